@@ -1,0 +1,1 @@
+"""One file per source; each offers the data sets in its `DATASETS`."""

@@ -1,0 +1,1 @@
+"""One file per method; each offers the `Method` subclasses it defines."""

@@ -1,0 +1,1 @@
+"""One file per report. Reports read the store, never the methods."""

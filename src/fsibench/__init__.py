@@ -1,0 +1,32 @@
+"""fsibench: function-space inference methods compared by their predictive distributions against time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsibench.contract import Budget, Data, Method, Posterior
+    from fsibench.errors import Diverged, UsageError
+    from fsibench.predictive import Predictive
+
+__version__ = "0.1.0"
+__all__ = ["Budget", "Data", "Diverged", "Method", "Posterior", "Predictive", "UsageError", "__version__"]
+
+_HOME = {
+    "Budget": "contract",
+    "Data": "contract",
+    "Method": "contract",
+    "Posterior": "contract",
+    "Predictive": "predictive",
+    "Diverged": "errors",
+    "UsageError": "errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names on first use: `fsibench --help` must not wait for torch."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'fsibench' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"fsibench.{_HOME[name]}"), name)

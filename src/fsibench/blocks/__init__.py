@@ -1,0 +1,1 @@
+"""Shared mathematics. Knows torch, never the harness."""

@@ -1,0 +1,155 @@
+"""The whole contract on one screen: what a method gets, what it gives back.
+
+A method is a frozen dataclass whose fields are its options. Its `fit` is a generator of improving posteriors: one
+unit of work, one `yield`. The harness decides when to look, when to stop and how to score; no method contains any
+of that.
+
+Everything a method sees is standardised on the training rows, float32, and on one device. Randomness enters only
+through the generators that are passed in.
+"""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from fsibench.predictive import Predictive
+
+# Above this many rows an epoch is no longer walked in one permutation: a permutation of millions of rows would make
+# the first step of each epoch slow, so rows are drawn uniformly with replacement instead.
+LARGEST_PERMUTATION = 100_000
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training rows: x of shape [N, D], y of shape [N]; standardised, float32, possibly memory-mapped."""
+
+    x: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        return self.y.shape[0]
+
+    @property
+    def num_inputs(self) -> int:
+        return self.x.shape[1]
+
+    def batches(self, batch_size: int, generator: torch.Generator) -> Iterator[Data]:
+        """Minibatches without end: every epoch a fresh permutation, the short last batch kept.
+
+        Beyond `LARGEST_PERMUTATION` rows: independent uniform rows, so that the cost per batch does not grow with N.
+        """
+        num_data = len(self)
+        if num_data > LARGEST_PERMUTATION:
+            while True:
+                rows = torch.randint(num_data, (64, batch_size), generator=generator, device=generator.device)
+                for index in rows:
+                    yield Data(self.x[index], self.y[index])
+        while True:
+            order = torch.randperm(num_data, generator=generator, device=generator.device)
+            x, y = self.x[order], self.y[order]
+            for start in range(0, num_data, batch_size):
+                yield Data(x[start : start + batch_size], y[start : start + batch_size])
+
+
+class Budget:
+    """How much work is allowed, and how much of it is spent.
+
+    Either `seconds` of training or `steps` (pulls of `fit`) is given. `fraction` runs from 0 to 1, so warm-ups and
+    learning-rate schedules need no epoch count. The harness starts and stops the clock around each pull: evaluation
+    costs no training second.
+    """
+
+    def __init__(
+        self,
+        seconds: float | None = None,
+        steps: int | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        if (seconds is None) == (steps is None):
+            raise ValueError("a budget is either seconds or steps; give exactly one of them")
+        limit = seconds if seconds is not None else steps
+        assert limit is not None
+        if not limit > 0:
+            raise ValueError(f"a budget must be positive, got {limit}")
+        self.seconds = seconds
+        self.steps = steps
+        self.steps_done = 0
+        self._clock = clock
+        self._spent = 0.0
+        self._started: float | None = None
+
+    def start(self) -> None:
+        """Training goes on (harness only)."""
+        self._started = self._clock()
+
+    def stop(self) -> None:
+        """Training pauses (harness only)."""
+        if self._started is not None:
+            self._spent += self._clock() - self._started
+            self._started = None
+
+    @property
+    def elapsed(self) -> float:
+        """Training seconds so far."""
+        running = 0.0 if self._started is None else self._clock() - self._started
+        return self._spent + running
+
+    @property
+    def fraction(self) -> float:
+        """Share of the budget that is spent, from 0 to 1."""
+        if self.seconds is not None:
+            return min(self.elapsed / self.seconds, 1.0)
+        assert self.steps is not None
+        return min(self.steps_done / self.steps, 1.0)
+
+    @property
+    def exhausted(self) -> bool:
+        return self.fraction >= 1.0
+
+
+@runtime_checkable
+class Posterior(Protocol):
+    """What a fit yields: a live view of the current state, valid until the next pull.
+
+    Optional, found by name: `draw_prior(x, num_draws, generator) -> Tensor [S, N]`, draws of the (learned) prior;
+    `trace() -> dict[str, float | Tensor]`, whatever explains the fit (loss, kl, noise, inducing inputs, R-hat).
+    """
+
+    def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+        """p(y | x) at each row of x [N, D], as an equal-weight Gaussian mixture, observation noise included."""
+        ...
+
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        """Coherent functions f_s(x), noise not included, of shape [num_draws, N]."""
+        ...
+
+
+@dataclass(frozen=True)
+class Method(abc.ABC):
+    """Base of every method. Subclasses are frozen dataclasses: options are the fields.
+
+    `name` is what users type. `paper` is the citation. `note` is shown wherever the method is listed or ranked
+    (for example "reconstruction"). `presets` are named sets of option values: `sip[preset=paper]`.
+    `max_rows` is the largest training set the method is meant for; larger cells are refused with a clear message.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str] = ""
+    note: ClassVar[str] = ""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    max_rows: ClassVar[int | None] = None
+
+    @abc.abstractmethod
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        """Yield a posterior after each unit of work, for ever or until nothing can improve.
+
+        Exact methods yield once. Pre-training happens before the first yield and is on the clock.
+        Raise `fsibench.errors.Diverged` when the numbers are no longer finite.
+        """

@@ -1,0 +1,38 @@
+"""The few exceptions users may meet.
+
+`UsageError` is a sentence for the person at the keyboard: what was wrong, what was expected, what to do.
+`Diverged` is a result: the fit left the finite numbers, and the harness records that instead of a score.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FsibenchError(Exception):
+    """Base of every error raised on purpose by fsibench."""
+
+
+class UsageError(FsibenchError):
+    """The request cannot be carried out as asked; the command line prints it and exits with 2."""
+
+
+class DataError(UsageError):
+    """A data set is absent, broken, or not what its passport says."""
+
+
+class StoreError(UsageError):
+    """A result store cannot be read or written."""
+
+
+class Diverged(FsibenchError):
+    """A fit or a prediction left the finite numbers. A result, not a fault."""
+
+
+def unknown(kind: str, name: str, available: Iterable[str]) -> UsageError:
+    """`unknown method 'spi'; did you mean 'sip'? Available: aadm, avb, ...`"""
+    names = sorted(available)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    return UsageError(f"unknown {kind} {name!r}{hint} Available: {', '.join(names) or 'none'}.")
