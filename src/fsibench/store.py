@@ -1,0 +1,274 @@
+"""The result store: one SQLite file, written by one driver, readable by anything that reads SQLite.
+
+Journal mode DELETE with synchronous FULL: the slowest setting and the only one without a known race in the SQLite
+versions that Python ships. A benchmark writes a few rows per second, so nothing is lost by it. Only the driver
+writes; cells report to it. Writes are grouped into transactions of at most `COMMIT_EVERY` seconds.
+
+    runs         one row per invocation: command, environment, machine calibration
+    cells        one row per (entry, dataset, split, seed, budget): status, clocks, memory
+    evaluations  one row per look at a posterior: scores against step and training seconds
+    artifacts    small named payloads of a cell (JSON text), kept only when asked for
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import filelock
+
+from fsibench.errors import StoreError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA_VERSION = 1
+COMMIT_EVERY = 0.2
+
+# ok: ran to the end of its budget; diverged: left the finite numbers; error: raised; timeout, oom: over a limit;
+# interrupted: the driver was told to stop; lost: the worker vanished; running: being worked on (or the driver died).
+STATUSES = ("ok", "diverged", "error", "timeout", "oom", "interrupted", "lost", "running")
+# A cell with one of these is not run again by the same command.
+FINAL_STATUSES = ("ok", "diverged", "error", "timeout", "oom")
+
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE runs (
+  id INTEGER PRIMARY KEY, started TEXT NOT NULL, finished TEXT, outcome TEXT,
+  command TEXT NOT NULL, protocol TEXT NOT NULL, environment TEXT NOT NULL
+);
+CREATE TABLE cells (
+  id TEXT PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs(id),
+  entry TEXT NOT NULL, method TEXT NOT NULL, options TEXT NOT NULL, note TEXT NOT NULL,
+  dataset TEXT NOT NULL, scheme TEXT NOT NULL, split INTEGER NOT NULL, seed INTEGER NOT NULL,
+  budget TEXT NOT NULL, clock TEXT NOT NULL, device TEXT NOT NULL,
+  data_fingerprint TEXT NOT NULL, code_version TEXT NOT NULL,
+  status TEXT NOT NULL, message TEXT, traceback TEXT, attempts INTEGER NOT NULL,
+  num_train INTEGER, num_test INTEGER, num_inputs INTEGER, target_scale REAL,
+  setup_seconds REAL, train_seconds REAL, wall_seconds REAL, cpu_seconds REAL,
+  predict_seconds REAL, evaluate_seconds REAL, total_seconds REAL, peak_memory_mb REAL, contended INTEGER,
+  started TEXT NOT NULL, finished TEXT
+) WITHOUT ROWID;
+CREATE TABLE evaluations (
+  cell TEXT NOT NULL REFERENCES cells(id) ON DELETE CASCADE, step INTEGER NOT NULL,
+  train_seconds REAL NOT NULL, wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL,
+  rmse REAL NOT NULL, ll REAL NOT NULL, crps REAL NOT NULL, sharpness REAL NOT NULL,
+  pit TEXT NOT NULL, trace TEXT NOT NULL, final INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (cell, step)
+) WITHOUT ROWID;
+CREATE TABLE artifacts (
+  cell TEXT NOT NULL REFERENCES cells(id) ON DELETE CASCADE, kind TEXT NOT NULL, payload TEXT NOT NULL,
+  PRIMARY KEY (cell, kind)
+) WITHOUT ROWID;
+CREATE INDEX cells_by_coordinates ON cells (entry, dataset, scheme, split, seed, budget, clock, device);
+"""
+
+# The coordinates of a cell as users think of them. When the code or the data changed between two runs, a store holds
+# two cells with equal coordinates; readers take the one that started last.
+COORDINATES = ("entry", "dataset", "scheme", "split", "seed", "budget", "clock", "device")
+
+EXPORT_COLUMNS = (
+    *("entry", "method", "note", "dataset", "scheme", "split", "seed", "budget", "clock", "device", "status"),
+    *("step", "train_seconds", "wall_seconds", "cpu_seconds", "rmse", "ll", "crps", "sharpness", "pit", "trace"),
+    *("final", "cell", "message", "num_train", "num_test", "num_inputs", "peak_memory_mb", "contended"),
+)
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class Store:
+    """One open store. Use `Store.create` to write and `Store.read` to look."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: filelock.BaseFileLock | None) -> None:
+        self.path = path
+        self._connection = connection
+        self._lock = lock
+        self._last_commit = time.monotonic()
+
+    @classmethod
+    def create(cls, path: Path) -> Store:
+        """Open for writing, making the file if need be. One driver at a time: a second one is refused."""
+        lock = filelock.FileLock(f"{path}.lock", timeout=0)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except filelock.Timeout:
+            raise StoreError(
+                f"the store {path} is being written by another fsibench run; "
+                "wait for it, or give this one its own --store and merge them later."
+            ) from None
+        except OSError as error:
+            raise StoreError(f"the store {path} cannot be written: {error.strerror or error}.") from None
+        try:
+            return cls(path, _connect_for_writing(path), lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    @classmethod
+    def read(cls, path: Path) -> Store:
+        """Open for reading only; also while a driver is writing."""
+        if not path.is_file():
+            raise StoreError(f"there is no store at {path}; `fsibench run` makes one, --store names another.")
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
+        try:
+            _check_version(path, connection)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(path, connection, None)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.commit()
+        self._connection.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    # Writing -------------------------------------------------------------------------------------------------
+
+    def commit(self, force: bool = True) -> None:
+        """Make everything so far durable; without `force` only when the last commit is `COMMIT_EVERY` seconds old."""
+        if force or time.monotonic() - self._last_commit >= COMMIT_EVERY:
+            self._connection.commit()
+            self._last_commit = time.monotonic()
+
+    def begin_run(self, command: list[str], protocol: Mapping[str, Any], environment: Mapping[str, Any]) -> int:
+        # Nobody else can hold the lock, so a cell still marked as running belongs to a driver that died.
+        self._connection.execute(
+            "UPDATE cells SET status = 'interrupted', message = 'the driver died' WHERE status = 'running'"
+        )
+        cursor = self._connection.execute(
+            "INSERT INTO runs (started, command, protocol, environment) VALUES (?, ?, ?, ?)",
+            (now(), json.dumps(command), json.dumps(protocol), json.dumps(environment)),
+        )
+        self.commit()
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def end_run(self, run: int, outcome: str) -> None:
+        self._connection.execute("UPDATE runs SET finished = ?, outcome = ? WHERE id = ?", (now(), outcome, run))
+        self.commit()
+
+    def start_cell(self, run: int, cell: Mapping[str, Any]) -> None:
+        """Mark a cell as running; whatever an earlier attempt measured is replaced."""
+        row = {**cell, "run": run, "status": "running", "started": now()}
+        previous = self._connection.execute("SELECT attempts FROM cells WHERE id = ?", (row["id"],)).fetchone()
+        row["attempts"] = 1 if previous is None else previous[0] + 1
+        self._connection.execute("DELETE FROM evaluations WHERE cell = ?", (row["id"],))
+        self._connection.execute("DELETE FROM artifacts WHERE cell = ?", (row["id"],))
+        self._insert("cells", row)
+        self.commit(force=False)
+
+    def add_evaluation(self, cell: str, row: Mapping[str, Any]) -> None:
+        self._insert("evaluations", {**row, "cell": cell})
+        self.commit(force=False)
+
+    def add_artifact(self, cell: str, kind: str, payload: Any) -> None:
+        self._insert("artifacts", {"cell": cell, "kind": kind, "payload": json.dumps(payload)})
+
+    def finish_cell(self, cell: str, status: str, details: Mapping[str, Any]) -> None:
+        """Record how a cell ended; its last evaluation becomes the final one."""
+        assert status in STATUSES, status
+        values = {**details, "status": status, "finished": now()}
+        assignments = ", ".join(f"{column} = :{column}" for column in values)
+        self._connection.execute(f"UPDATE cells SET {assignments} WHERE id = :id", {**values, "id": cell})
+        self._connection.execute(
+            "UPDATE evaluations SET final = 1 WHERE cell = ?1 "
+            "AND step = (SELECT max(step) FROM evaluations WHERE cell = ?1)",
+            (cell,),
+        )
+        self.commit(force=False)
+
+    def _insert(self, table: str, row: Mapping[str, Any]) -> None:
+        columns = ", ".join(row)
+        places = ", ".join(f":{column}" for column in row)
+        self._connection.execute(f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({places})", dict(row))
+
+    # Reading -------------------------------------------------------------------------------------------------
+
+    def statuses(self, cells: Iterable[str]) -> dict[str, str]:
+        """Status of those of the given cells that the store knows."""
+        known = dict(self._connection.execute("SELECT id, status FROM cells"))
+        return {cell: known[cell] for cell in cells if cell in known}
+
+    def cells(self) -> pd.DataFrame:
+        """One row per cell, the latest where coordinates repeat."""
+        import pandas as pd
+
+        frame = pd.read_sql_query("SELECT * FROM cells ORDER BY started, id", self._connection)
+        return frame.drop_duplicates(list(COORDINATES), keep="last", ignore_index=True)
+
+    def evaluations(self, only_final: bool = False) -> pd.DataFrame:
+        """One row per evaluation with the cell's coordinates (`EXPORT_COLUMNS`); a cell without any has none."""
+        import pandas as pd
+
+        query = (
+            "SELECT e.*, c.entry, c.method, c.note, c.dataset, c.scheme, c.split, c.seed, c.budget, c.clock, c.device,"
+            " c.status, c.message, c.num_train, c.num_test, c.num_inputs, c.peak_memory_mb, c.contended, c.started"
+            f" FROM evaluations e JOIN cells c ON c.id = e.cell {'WHERE e.final' if only_final else ''}"
+            " ORDER BY c.started, c.id, e.step"
+        )
+        frame = pd.read_sql_query(query, self._connection)
+        latest = frame.drop_duplicates([*COORDINATES], keep="last")["cell"]
+        frame = frame[frame["cell"].isin(latest)]
+        return frame.loc[:, list(EXPORT_COLUMNS)].reset_index(drop=True)
+
+    def runs(self) -> list[dict[str, Any]]:
+        cursor = self._connection.execute("SELECT * FROM runs ORDER BY id")
+        names = [column[0] for column in cursor.description]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor]
+        for row in rows:
+            row.update({key: json.loads(row[key]) for key in ("command", "protocol", "environment")})
+        return rows
+
+    def artifacts(self, kind: str) -> dict[str, Any]:
+        """Cell id -> payload of all artifacts of a kind."""
+        rows = self._connection.execute("SELECT cell, payload FROM artifacts WHERE kind = ?", (kind,))
+        return {cell: json.loads(payload) for cell, payload in rows}
+
+
+def _connect_for_writing(path: Path) -> sqlite3.Connection:
+    connection = None
+    try:
+        connection = sqlite3.connect(path, timeout=30)
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'); COMMIT;"
+            )
+        _check_version(path, connection)
+        return connection
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, sqlite3.DatabaseError):
+            raise StoreError(f"the store {path} cannot be used: {error}.") from None
+        raise
+
+
+def _check_version(path: Path, connection: sqlite3.Connection) -> None:
+    try:
+        row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+    except sqlite3.DatabaseError:
+        row = None
+    if row is None:
+        raise StoreError(f"{path} is not a fsibench store; give another --store.")
+    if row[0] != str(SCHEMA_VERSION):
+        raise StoreError(
+            f"the store {path} has format {row[0]}, this fsibench reads format {SCHEMA_VERSION}; "
+            "export it with the version that wrote it, or give another --store."
+        )
