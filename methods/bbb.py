@@ -1,0 +1,183 @@
+"""Bayes by backprop: mean-field Gaussian variational inference over the weights of a small network.
+
+Blundell, Cornebise, Kavukcuoglu, Wierstra: Weight uncertainty in neural networks, ICML 2015. The model is the one
+that the SIP paper compares with under this name: random weights q(w) = Π_j N(m_j, e^{s_j}), trained constant biases,
+prior N(0, e^τ I) with a learned τ. `prior=scale_mixture` is Blundell's fixed prior instead.
+
+Objective per observation, with β the KL warm-up:
+
+    −1/B Σ_i 1/S Σₛ log N(y_i | f_s(x_i), v) + β/N KL(q ‖ p)
+
+Each (point, sample) pair has weights of its own, so pre-activations can be drawn directly (local
+reparameterisation); predictions use one weight vector per sample at all inputs: coherent functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fsibench.blocks.divergences import alpha_energy, diagonal_gaussian_entropy, diagonal_gaussian_kl
+from fsibench.blocks.likelihoods import LOG_2PI, noise_variance
+from fsibench.blocks.networks import (
+    activation,
+    gaussian_layer,
+    num_weights,
+    sampled_network,
+    split_biases,
+    split_weights,
+)
+from fsibench.blocks.training import Optimiser, Schedule, finite_or_diverged, leaf, warm_up
+from fsibench.contract import Budget, Data, Method
+from fsibench.predictive import Predictive
+
+
+@dataclass(frozen=True)
+class BBB(Method):
+    """Mean-field Gaussian weights, local reparameterisation, learned prior scale."""
+
+    name: ClassVar[str] = "bbb"
+    paper: ClassVar[str] = "Blundell et al., Weight uncertainty in neural networks, ICML 2015"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # as the SIP paper and its authors' script have it: constant rate, ten draws per point, slow start of the KL
+        "paper": {
+            "batch_size": 10, "num_samples": 10, "learning_rate": 1e-4, "schedule": "constant", "warm_up": 0.2,
+            "initial_log_variance": -5.0, "initial_log_prior": -5.0, "initial_log_noise": 0.01,
+            "num_test_samples": 100,
+        },
+        "released": {
+            "batch_size": 10, "num_samples": 10, "learning_rate": 1e-4, "schedule": "constant", "warm_up": 0.1,
+            "initial_log_variance": -5.0, "initial_log_prior": -5.0, "initial_log_noise": 0.01,
+            "num_test_samples": 100,
+        },
+    }  # fmt: skip
+
+    prior: Literal["gaussian", "scale_mixture"] = "gaussian"
+    hidden_units: int = 50
+    num_samples: int = 10  # draws per data point and step
+    num_test_samples: int = 200
+    batch_size: int = 50
+    learning_rate: float = 5e-3
+    schedule: Schedule = "cosine"
+    warm_up: float = 0.2  # share of the budget over which the KL's weight rises to 1
+    initial_log_variance: float = -8.0  # s, of each weight under q
+    initial_log_prior: float = -2.0  # τ
+    initial_log_noise: float = -2.0  # λ
+    # π N(0, σ₁²) + (1 − π) N(0, σ₂²), for prior=scale_mixture only
+    mixture_weight: float = 0.5
+    mixture_log_scales: tuple[float, float] = (0.0, -6.0)
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[MeanFieldNetwork]:
+        model = MeanFieldNetwork(self, train.num_inputs, generator, train.x.dtype)
+        optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
+        for batch in train.batches(self.batch_size, generator):
+            fraction = budget.fraction
+            loss = model.loss(batch, len(train), warm_up(fraction, self.warm_up), generator)
+            loss.backward()  # type: ignore[no-untyped-call]
+            model.last_loss = finite_or_diverged(loss)
+            optimiser.step(fraction)
+            yield model
+
+
+class MeanFieldNetwork:
+    """q(w) and what it implies: the objective's terms, predictions, draws."""
+
+    def __init__(self, options: BBB, num_inputs: int, generator: torch.Generator, dtype: torch.dtype) -> None:
+        self.options = options
+        self.widths = (num_inputs, options.hidden_units, options.hidden_units, 1)
+        self.last_loss = math.nan
+        P = num_weights(self.widths)
+
+        def normal(size: int) -> Tensor:
+            return torch.randn(size, generator=generator, dtype=dtype, device=generator.device)
+
+        self.means = leaf(0.1 * normal(P))  # m
+        self.log_variances = leaf(options.initial_log_variance + 0.1 * normal(P))  # s
+        self.biases = leaf(0.1 * normal(sum(self.widths[1:])))
+        # λ, the log variance of the observation noise, and τ, that of the prior
+        self.scalars = leaf(options.initial_log_noise + 0.0 * normal(2))
+        with torch.no_grad():
+            self.scalars[1] = options.initial_log_prior
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [self.means, self.log_variances, self.biases, self.scalars]
+
+    def loss(self, batch: Data, num_data: int, beta: float, generator: torch.Generator) -> Tensor:
+        log_noise, log_prior = self.scalars.unbind()
+        f = self.local_draws(batch.x, self.options.num_samples, generator)  # [S, B]
+        data_term = alpha_energy(batch.y, f, 0.0, noise_variance(log_noise), alpha=0.0).mean()
+        return beta / num_data * self.kl(log_prior, generator) - data_term
+
+    def local_draws(self, x: Tensor, num_samples: int, generator: torch.Generator) -> Tensor:
+        """f_s(x_i) with fresh weights for every (s, i), by local reparameterisation: [S, N]."""
+        means = split_weights(self.means, self.widths)
+        variances = split_weights(self.log_variances.exp(), self.widths)
+        biases = split_biases(self.biases, self.widths)
+        h = gaussian_layer(x, means[0], variances[0], biases[0], num_samples, generator).flatten(0, 1)  # [S N, H]
+        for mean, variance, bias in zip(means[1:], variances[1:], biases[1:], strict=True):
+            h = gaussian_layer(activation(h), mean, variance, bias, None, generator)
+        return h.view(num_samples, -1)
+
+    def kl(self, log_prior: Tensor, generator: torch.Generator) -> Tensor:
+        """KL(q ‖ p): closed form for the Gaussian prior, one-draw estimate of E_q log p for the scale mixture."""
+        if self.options.prior == "gaussian":
+            return diagonal_gaussian_kl(self.means, self.log_variances, log_prior)
+        weights = self.draw_weights(self.options.num_samples, generator)  # [S, P]
+        log_p = scale_mixture_log_density(weights, self.options.mixture_weight, self.options.mixture_log_scales)
+        return -diagonal_gaussian_entropy(self.log_variances) - log_p.sum(-1).mean()
+
+    def draw_weights(self, num_draws: int, generator: torch.Generator) -> Tensor:
+        noise = torch.randn(
+            num_draws, self.means.numel(), generator=generator, dtype=self.means.dtype, device=self.means.device
+        )
+        return torch.addcmul(self.means, (0.5 * self.log_variances).exp(), noise)  # [S, P]
+
+    @torch.no_grad()
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        weights = split_weights(self.draw_weights(num_draws, generator), self.widths)
+        return sampled_network(x, weights, split_biases(self.biases, self.widths))
+
+    @torch.no_grad()
+    def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        """Networks with weights from the prior and the trained biases."""
+        shape = (num_draws, self.means.numel())
+        w = torch.randn(shape, generator=generator, dtype=x.dtype, device=x.device)
+        if self.options.prior == "gaussian":
+            w *= (0.5 * self.scalars[1]).exp()
+        else:
+            wide, narrow = (math.exp(scale) for scale in self.options.mixture_log_scales)
+            is_wide = torch.rand(shape, generator=generator, device=x.device) < self.options.mixture_weight
+            w *= torch.where(is_wide, wide, narrow)
+        return sampled_network(x, split_weights(w, self.widths), split_biases(self.biases, self.widths))
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+        loc = self.draw(x, self.options.num_test_samples, generator)
+        return Predictive(loc, noise_variance(self.scalars[0]).sqrt())
+
+    @torch.no_grad()
+    def trace(self) -> dict[str, float | Tensor]:
+        log_noise, log_prior = self.scalars.unbind()
+        explained: dict[str, float | Tensor] = {
+            "loss": self.last_loss,
+            "noise": noise_variance(log_noise).sqrt().item(),
+        }
+        if self.options.prior == "gaussian":
+            explained["prior_scale"] = (0.5 * log_prior).exp().item()
+            explained["kl"] = diagonal_gaussian_kl(self.means, self.log_variances, log_prior).item()
+        return explained
+
+
+def scale_mixture_log_density(w: Tensor, weight: float, log_scales: tuple[float, float]) -> Tensor:
+    """log( π N(w | 0, σ₁²) + (1 − π) N(w | 0, σ₂²) ), elementwise."""
+    (first, second), shares = log_scales, (math.log(weight), math.log1p(-weight))
+    squares = -0.5 * w.square()
+    return torch.logaddexp(
+        squares * math.exp(-2.0 * first) + (shares[0] - first), squares * math.exp(-2.0 * second) + (shares[1] - second)
+    ) - 0.5 * LOG_2PI

@@ -1,0 +1,89 @@
+"""Gaussian algebra that several methods need: a Cholesky factor that holds, log densities, low-rank evidence.
+
+Everything here is exact linear algebra on the tensors it is given; callers choose float64 where it matters.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+LOG_2PI = math.log(2.0 * math.pi)
+# Smallest observation-noise variance on standardised targets: an sd of a thousandth of the target's.
+NOISE_FLOOR = 1e-6
+
+
+def cholesky(matrix: Tensor, jitter: float = 1e-6) -> Tensor:
+    """Lower Cholesky factor; only when it fails, `jitter` times the mean diagonal is added, then ten times as much, ...
+
+    Batches are fine. Non-finite input gives a factor of NaN, which the caller's guard against divergence sees.
+    """
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    if not bool(info.any()):
+        return factor
+    if not bool(torch.isfinite(matrix).all()):
+        return torch.full_like(matrix, math.nan)
+    size = matrix.shape[-1]
+    scale = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None].clamp_min(1e-30)  # [..., 1, 1]
+    identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device)
+    for power in range(8):
+        factor, info = torch.linalg.cholesky_ex(matrix + jitter * 10.0**power * scale * identity)
+        if not bool(info.any()):
+            return factor
+    return torch.full_like(matrix, math.nan)
+
+
+def gaussian_log_density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """log N(y | mean, variance), elementwise."""
+    return -0.5 * (LOG_2PI + variance.log() + (y - mean).square() / variance)
+
+
+def multivariate_log_density(residual: Tensor, L: Tensor) -> Tensor:
+    """log N(r | 0, L Lᵀ) for residuals r of shape [..., d] and one Cholesky factor L [d, d]."""
+    flat = residual.reshape(-1, residual.shape[-1])  # [R, d]
+    whitened = torch.linalg.solve_triangular(L, flat.T, upper=False)  # [d, R]
+    log_density = -0.5 * whitened.square().sum(0) - L.diagonal().log().sum() - 0.5 * L.shape[-1] * LOG_2PI
+    return log_density.reshape(residual.shape[:-1])
+
+
+def low_rank_log_evidence(residual: Tensor, features: Tensor, noise: Tensor) -> Tensor:
+    """log N(r | 0, Φ Φᵀ + σ² I) in O(n S²) for r [n], Φ [n, S] and the noise variance σ².
+
+    With C Cᵀ = I + ΦᵀΦ/σ² and c = C⁻¹ Φᵀr/σ² (matrix inversion and determinant lemmas):
+
+        −½ [ n log 2πσ² + 2 Σ log C_ii + rᵀr/σ² − cᵀc ]
+    """
+    n = residual.shape[0]
+    C = _low_rank_factor(features, noise)  # [S, S]
+    c = torch.linalg.solve_triangular(C, (features.T @ residual / noise)[:, None], upper=False)[:, 0]  # [S]
+    fit = residual.square().sum() / noise - c.square().sum()
+    return -0.5 * (n * (LOG_2PI + noise.log()) + 2.0 * C.diagonal().log().sum() + fit)
+
+
+def linear_posterior(residual: Tensor, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Posterior of a ~ N(0, I) given r = Φ a + N(0, σ²): its mean [S] and the factor C of its precision C Cᵀ [S, S]."""
+    return linear_posterior_from_moments(features.T @ features, features.T @ residual, noise)
+
+
+def linear_posterior_from_moments(gram: Tensor, projection: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """`linear_posterior` from ΦᵀΦ [S, S] and Φᵀr [S], which can be summed over chunks of rows."""
+    identity = torch.eye(gram.shape[0], dtype=gram.dtype, device=gram.device)
+    C = cholesky(identity + gram / noise)
+    mean = torch.cholesky_solve((projection / noise)[:, None], C)[:, 0]
+    return mean, C
+
+
+def _low_rank_factor(features: Tensor, noise: Tensor) -> Tensor:
+    identity = torch.eye(features.shape[1], dtype=features.dtype, device=features.device)
+    return cholesky(identity + features.T @ features / noise)
+
+
+def gaussian_kl(mean_q: Tensor, L_q: Tensor, mean_p: Tensor, L_p: Tensor) -> Tensor:
+    """KL[N(m_q, L_q L_qᵀ) ‖ N(m_p, L_p L_pᵀ)] for vectors [d] and Cholesky factors [d, d]."""
+    whitened_mean = torch.linalg.solve_triangular(L_p, (mean_q - mean_p)[:, None], upper=False)
+    whitened_factor = torch.linalg.solve_triangular(L_p, L_q, upper=False)
+    log_determinants = L_p.diagonal().log().sum() - L_q.diagonal().log().sum()
+    quadratic = whitened_mean.square().sum() + whitened_factor.square().sum() - mean_q.shape[0]
+    return 0.5 * quadratic + log_determinants

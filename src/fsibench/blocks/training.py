@@ -1,0 +1,70 @@
+"""What every gradient fit needs: Adam on flat tensors, schedules that follow the budget, a guard against non-finite numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fsibench.errors import Diverged
+
+Schedule = Literal["constant", "cosine"]
+
+
+def schedule_factor(schedule: Schedule, fraction: float) -> float:
+    """Share of the base learning rate when `fraction` of the budget is spent; `cosine` ends at zero."""
+    if schedule == "constant":
+        return 1.0
+    return 0.5 * (1.0 + math.cos(math.pi * fraction))
+
+
+def warm_up(fraction: float, length: float) -> float:
+    """KL weight β: 0 at the start, 1 once `length` of the budget is spent; a length of 0 means no warm-up."""
+    return 1.0 if length <= 0.0 else min(fraction / length, 1.0)
+
+
+class Optimiser:
+    """Adam on a few (flat) leaf tensors, with a learning rate that follows the share of budget spent.
+
+    `learning_rates` is one number for all tensors or one per tensor. Few fat tensors keep the overhead of a step at
+    that of a single fused kernel.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        learning_rates: float | Sequence[float],
+        schedule: Schedule = "constant",
+    ) -> None:
+        rates = [learning_rates] * len(parameters) if isinstance(learning_rates, (int, float)) else learning_rates
+        by_rate: dict[float, list[Tensor]] = {}
+        for tensor, rate in zip(parameters, rates, strict=True):
+            by_rate.setdefault(rate, []).append(tensor)
+        groups = [{"params": tensors, "lr": rate} for rate, tensors in by_rate.items()]
+        self._adam = torch.optim.Adam(groups, fused=True)
+        self._base_rates = list(by_rate)
+        self._schedule: Schedule = schedule
+
+    def step(self, fraction: float) -> None:
+        """Apply the gradients that `backward` left in the tensors, then drop them."""
+        factor = schedule_factor(self._schedule, fraction)
+        for group, base in zip(self._adam.param_groups, self._base_rates, strict=True):
+            group["lr"] = base * factor
+        self._adam.step()
+        self._adam.zero_grad(set_to_none=True)
+
+
+def finite_or_diverged(value: Tensor, what: str = "loss") -> float:
+    """The value of a scalar tensor; raises `Diverged` when it is no longer finite."""
+    number = value.item()
+    if not math.isfinite(number):
+        raise Diverged(f"the {what} is {number}")
+    return number
+
+
+def leaf(values: Tensor) -> Tensor:
+    """A trainable copy of `values`."""
+    return values.detach().clone().requires_grad_(True)
