@@ -10,9 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-LOG_2PI = math.log(2.0 * math.pi)
-# Smallest observation-noise variance on standardised targets: an sd of a thousandth of the target's.
-NOISE_FLOOR = 1e-6
+from fsibench.blocks.likelihoods import LOG_2PI
 
 
 def cholesky(matrix: Tensor, jitter: float = 1e-6) -> Tensor:
@@ -20,6 +18,7 @@ def cholesky(matrix: Tensor, jitter: float = 1e-6) -> Tensor:
 
     Batches are fine. Non-finite input gives a factor of NaN, which the caller's guard against divergence sees.
     """
+    factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
     if not bool(info.any()):
         return factor
@@ -35,15 +34,10 @@ def cholesky(matrix: Tensor, jitter: float = 1e-6) -> Tensor:
     return torch.full_like(matrix, math.nan)
 
 
-def gaussian_log_density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """log N(y | mean, variance), elementwise."""
-    return -0.5 * (LOG_2PI + variance.log() + (y - mean).square() / variance)
-
-
 def multivariate_log_density(residual: Tensor, L: Tensor) -> Tensor:
     """log N(r | 0, L Lᵀ) for residuals r of shape [..., d] and one Cholesky factor L [d, d]."""
     flat = residual.reshape(-1, residual.shape[-1])  # [R, d]
-    whitened = torch.linalg.solve_triangular(L, flat.T, upper=False)  # [d, R]
+    whitened: Tensor = torch.linalg.solve_triangular(L, flat.T, upper=False)  # [d, R]
     log_density = -0.5 * whitened.square().sum(0) - L.diagonal().log().sum() - 0.5 * L.shape[-1] * LOG_2PI
     return log_density.reshape(residual.shape[:-1])
 
@@ -57,7 +51,7 @@ def low_rank_log_evidence(residual: Tensor, features: Tensor, noise: Tensor) -> 
     """
     n = residual.shape[0]
     C = _low_rank_factor(features, noise)  # [S, S]
-    c = torch.linalg.solve_triangular(C, (features.T @ residual / noise)[:, None], upper=False)[:, 0]  # [S]
+    c: Tensor = torch.linalg.solve_triangular(C, (features.T @ residual / noise)[:, None], upper=False)[:, 0]  # [S]
     fit = residual.square().sum() / noise - c.square().sum()
     return -0.5 * (n * (LOG_2PI + noise.log()) + 2.0 * C.diagonal().log().sum() + fit)
 
@@ -82,8 +76,8 @@ def _low_rank_factor(features: Tensor, noise: Tensor) -> Tensor:
 
 def gaussian_kl(mean_q: Tensor, L_q: Tensor, mean_p: Tensor, L_p: Tensor) -> Tensor:
     """KL[N(m_q, L_q L_qᵀ) ‖ N(m_p, L_p L_pᵀ)] for vectors [d] and Cholesky factors [d, d]."""
-    whitened_mean = torch.linalg.solve_triangular(L_p, (mean_q - mean_p)[:, None], upper=False)
-    whitened_factor = torch.linalg.solve_triangular(L_p, L_q, upper=False)
+    whitened_mean: Tensor = torch.linalg.solve_triangular(L_p, (mean_q - mean_p)[:, None], upper=False)
+    whitened_factor: Tensor = torch.linalg.solve_triangular(L_p, L_q, upper=False)
     log_determinants = L_p.diagonal().log().sum() - L_q.diagonal().log().sum()
     quadratic = whitened_mean.square().sum() + whitened_factor.square().sum() - mean_q.shape[0]
     return 0.5 * quadratic + log_determinants

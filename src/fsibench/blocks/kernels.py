@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.bfgs import minimise
-from fsibench.blocks.gaussian import LOG_2PI, NOISE_FLOOR, cholesky, multivariate_log_density
+from fsibench.blocks.gaussian import cholesky, multivariate_log_density
+from fsibench.blocks.likelihoods import LOG_2PI, MINIMUM_NOISE_VARIANCE
 
 # Bounds of the hyper-parameters on standardised data, so that no line search can leave the finite numbers.
 LENGTHSCALES = (1e-2, 1e4)
 SIGNALS = (1e-6, 1e4)
-NOISES = (NOISE_FLOOR, 1e1)
+NOISES = (MINIMUM_NOISE_VARIANCE, 1e1)
 
 
 def squared_distances(x1: Tensor, x2: Tensor) -> Tensor:
@@ -131,7 +132,7 @@ def negative_log_evidence(process: GaussianProcess, x: Tensor, y: Tensor) -> tup
 
 
 def maximise_evidence(
-    x: Tensor, y: Tensor, start: Start, max_iterations: int = 200, tolerance: float = 1e-5
+    x: Tensor, y: Tensor, start: Start, max_iterations: int = 200, tolerance: float = 5e-5
 ) -> Iterator[tuple[GaussianProcess, float]]:
     """Type-II maximum likelihood by BFGS: after each iteration the process and its −log evidence.
 

@@ -1,0 +1,73 @@
+"""Gaussian algebra against dense formulas and scipy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+
+from fsibench.blocks.gaussian import (
+    cholesky,
+    gaussian_kl,
+    linear_posterior,
+    low_rank_log_evidence,
+    multivariate_log_density,
+)
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def positive_definite(size: int, seed: int = 0) -> torch.Tensor:
+    root = normal(size, size + 2, seed=seed)
+    return root @ root.T / size
+
+
+def test_low_rank_evidence_equals_the_dense_density_to_ten_digits() -> None:
+    residual, features, noise = normal(30), normal(30, 7, seed=1), torch.tensor(0.04, dtype=torch.float64)
+    covariance = (features @ features.T).numpy() + 0.04 * np.eye(30)
+    dense = multivariate_normal(np.zeros(30), covariance).logpdf(residual.numpy())
+    assert low_rank_log_evidence(residual, features, noise).item() == pytest.approx(dense, abs=1e-10)
+
+
+def test_linear_posterior_equals_conditioning_the_joint_gaussian() -> None:
+    residual, features, noise = normal(20), normal(20, 5, seed=1), torch.tensor(0.3, dtype=torch.float64)
+    mean, C = linear_posterior(residual, features, noise)
+    gain = features.T @ torch.linalg.inv(features @ features.T + 0.3 * torch.eye(20, dtype=torch.float64))
+    assert mean.numpy() == pytest.approx((gain @ residual).numpy(), abs=1e-10)
+    covariance = torch.eye(5, dtype=torch.float64) - gain @ features
+    assert torch.cholesky_inverse(C).numpy() == pytest.approx(covariance.numpy(), abs=1e-10)
+
+
+def test_multivariate_density_equals_scipy() -> None:
+    covariance, residual = positive_definite(6), normal(4, 6, seed=3)
+    expected = multivariate_normal(np.zeros(6), covariance.numpy()).logpdf(residual.numpy())
+    assert multivariate_log_density(residual, cholesky(covariance)).numpy() == pytest.approx(expected, abs=1e-10)
+
+
+def test_gaussian_kl_is_the_mean_log_ratio() -> None:
+    mean_q, mean_p = normal(3, seed=1), normal(3, seed=2)
+    L_q, L_p = cholesky(positive_definite(3, seed=3)), cholesky(positive_definite(3, seed=4))
+    draws = mean_q + normal(400_000, 3, seed=5) @ L_q.T
+    ratio = multivariate_log_density(draws - mean_q, L_q) - multivariate_log_density(draws - mean_p, L_p)
+    standard_error = ratio.std().item() / len(ratio) ** 0.5
+    assert gaussian_kl(mean_q, L_q, mean_p, L_p).item() == pytest.approx(ratio.mean().item(), abs=4 * standard_error)
+    assert gaussian_kl(mean_q, L_q, mean_q, L_q).item() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_singular_matrix_gets_the_smallest_jitter_that_works() -> None:
+    direction = normal(5, 1)
+    singular = direction @ direction.T
+    L = cholesky(singular, jitter=1e-8)
+    assert (L @ L.T - singular).abs().max().item() < 1e-6
+
+
+def test_a_definite_matrix_gets_no_jitter() -> None:
+    matrix = positive_definite(5)
+    assert torch.equal(cholesky(matrix), torch.linalg.cholesky(matrix))
+
+
+def test_what_is_not_finite_stays_not_finite() -> None:
+    assert bool(cholesky(torch.full((3, 3), float("nan"))).isnan().all())
