@@ -32,7 +32,7 @@ from fsibench.blocks.networks import (
     split_biases,
     split_weights,
 )
-from fsibench.blocks.training import Optimiser, Schedule, finite_or_diverged, leaf, warm_up
+from fsibench.blocks.training import Optimiser, Schedule, leaf, warm_up
 from fsibench.contract import Budget, Data, Method
 from fsibench.predictive import Predictive
 
@@ -78,9 +78,7 @@ class BBB(Method):
         for batch in train.batches(self.batch_size, generator):
             fraction = budget.fraction
             loss = model.loss(batch, len(train), warm_up(fraction, self.warm_up), generator)
-            loss.backward()  # type: ignore[no-untyped-call]
-            model.last_loss = finite_or_diverged(loss)
-            optimiser.step(fraction)
+            model.last_loss = optimiser.minimise(loss, fraction)
             yield model
 
 

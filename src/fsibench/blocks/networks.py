@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,13 +35,13 @@ def num_weights(widths: Sequence[int]) -> int:
 def split_weights(flat: Tensor, widths: Sequence[int]) -> list[Tensor]:
     """Weight matrices [..., fan_in, fan_out] out of flat vectors [..., P]."""
     shapes = weight_shapes(widths)
-    parts = flat.split([fan_in * fan_out for fan_in, fan_out in shapes], dim=-1)
+    parts = torch.split_with_sizes(flat, [fan_in * fan_out for fan_in, fan_out in shapes], dim=-1)
     return [part.unflatten(-1, shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def split_biases(flat: Tensor, widths: Sequence[int]) -> tuple[Tensor, ...]:
     """Bias vectors [fan_out] out of one flat vector."""
-    return flat.split(list(widths[1:]), dim=-1)
+    return tuple(torch.split_with_sizes(flat, list(widths[1:]), dim=-1))
 
 
 def sampled_network(
@@ -55,23 +56,27 @@ def sampled_network(
     for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         h = torch.baddbmm(bias, h, weight)  # [S, N, fan_out]
         if dropout is not None:
-            h = dropout.apply(layer, h)
+            h = dropout.apply(h)
         if layer < len(weights) - 1:
             h = activation(h)
     return h.squeeze(-1)
 
 
 class DropoutMasks:
-    """Independent masks per layer and element, survivors scaled by 1/(1 − rate); `layers` limits where they act."""
+    """Independent masks for every element, survivors scaled by 1/(1 − rate)."""
 
-    def __init__(self, rate: float, generator: torch.Generator, layers: Sequence[int] | None = None) -> None:
-        self.rate, self.generator, self.layers = rate, generator, layers
+    def __init__(self, rate: float, generator: torch.Generator) -> None:
+        self.rate, self.generator = rate, generator
 
-    def apply(self, layer: int, h: Tensor) -> Tensor:
-        if self.rate == 0.0 or (self.layers is not None and layer not in self.layers):
+    def masks(self, rows: int, columns: int, like: Tensor) -> Tensor:
+        keep = torch.empty(rows, columns, dtype=like.dtype, device=like.device)
+        return keep.bernoulli_(1.0 - self.rate, generator=self.generator).div_(1.0 - self.rate)
+
+    def apply(self, h: Tensor) -> Tensor:
+        """h with dropped elements; before or after a leaky ReLU makes no difference."""
+        if self.rate == 0.0:
             return h
-        keep = torch.empty_like(h).bernoulli_(1.0 - self.rate, generator=self.generator)
-        return h * keep.div_(1.0 - self.rate)
+        return h * self.masks(h.shape[0], h[0].numel(), h).view_as(h)
 
 
 def gaussian_layer(
@@ -88,3 +93,129 @@ def gaussian_layer(
     shape = location.shape if num_samples is None else (num_samples, *location.shape)
     noise = torch.randn(shape, generator=generator, dtype=h.dtype, device=h.device)
     return torch.addcmul(location, spread, noise)
+
+
+class MLP:
+    """Leaky-ReLU network, linear output; all parameters in one flat leaf [W₁, b₁, W₂, b₂, ...].
+
+    Weights start as N(0, weight_scale²), biases as N(0, bias_scale²), without fan-in scaling unless
+    `weight_scale` is None: then N(0, 2 / ((1 + slope²) fan_in)), which keeps the size of activations.
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        weight_scale: float | None,
+        bias_scale: float,
+        generator: torch.Generator,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.widths = tuple(widths)
+        self.sizes = [size for fan_in, fan_out in weight_shapes(widths) for size in (fan_in * fan_out, fan_out)]
+        flat = torch.randn(sum(self.sizes), generator=generator, dtype=dtype, device=generator.device)
+        parts = torch.split_with_sizes(flat, self.sizes)
+        for (fan_in, _), weight, bias in zip(weight_shapes(widths), parts[::2], parts[1::2], strict=True):
+            weight *= kept_scale(fan_in) if weight_scale is None else weight_scale
+            bias *= bias_scale
+        self.flat = flat.requires_grad_(True)
+
+    def __call__(self, x: Tensor, masks: Sequence[Tensor] | None = None, frozen: bool = False) -> Tensor:
+        """x [N, widths[0]] -> [N, widths[-1]]. `masks` multiply the hidden activations (dropout, already scaled).
+
+        With `frozen`, gradients reach x only.
+        """
+        flat = self.flat.detach() if frozen else self.flat
+        return _MLPFunction.apply(x, flat, self.widths, self.sizes, masks)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def kept_scale(fan_in: int) -> float:
+    """Standard deviation of weights that keeps the mean square of leaky-ReLU activations from layer to layer."""
+    return float((2.0 / ((1.0 + SLOPE**2) * fan_in)) ** 0.5)
+
+
+class _MLPFunction(torch.autograd.Function):
+    """The network with its backward pass written out: a third of the operations that autograd would record.
+
+    Leaky ReLU keeps the sign, so its derivative is read off its output, and so is that of a masked output: where the
+    mask is zero the gradient is zero whatever the sign.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, flat: Tensor, widths: tuple[int, ...], sizes: list[int], masks: Sequence[Tensor] | None
+    ) -> Tensor:
+        layers = _layers(flat, widths, sizes)
+        inputs = [x]
+        for layer, (weight, bias) in enumerate(layers[:-1]):
+            h = functional.leaky_relu_(torch.addmm(bias, inputs[-1], weight), SLOPE)
+            inputs.append(h if masks is None else h.mul_(masks[layer]))
+        weight, bias = layers[-1]
+        ctx.save_for_backward(flat, *inputs, *(masks or ()))
+        ctx.widths, ctx.sizes, ctx.num_layers = widths, sizes, len(layers)
+        return torch.addmm(bias, inputs[-1], weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        flat, *saved = ctx.saved_tensors
+        inputs, masks = saved[: ctx.num_layers], saved[ctx.num_layers :]
+        wants_x, wants_flat = ctx.needs_input_grad[:2]
+        flat_gradient = torch.empty_like(flat) if wants_flat else None
+        slots = _layers(flat_gradient, ctx.widths, ctx.sizes) if flat_gradient is not None else []
+        layers = _layers(flat, ctx.widths, ctx.sizes)
+        (g,) = gradients
+        for layer in range(ctx.num_layers - 1, -1, -1):
+            if slots:
+                torch.mm(inputs[layer].t(), g, out=slots[layer][0])
+                torch.sum(g, 0, out=slots[layer][1])
+            if layer == 0:
+                break
+            g = torch.mm(g, layers[layer][0].t())
+            if masks:
+                g.mul_(masks[layer - 1])
+            g = torch.ops.aten.leaky_relu_backward(g, inputs[layer], SLOPE, True)
+        return (torch.mm(g, layers[0][0].t()) if wants_x else None), flat_gradient, None, None, None
+
+
+def _layers(flat: Tensor, widths: Sequence[int], sizes: list[int]) -> list[tuple[Tensor, Tensor]]:
+    parts = torch.split_with_sizes(flat, sizes)
+    return [
+        (weight.view(shape), bias)
+        for shape, weight, bias in zip(weight_shapes(widths), parts[::2], parts[1::2], strict=True)
+    ]
+
+
+class NoiseSampler:
+    """Implicit distribution: a network fed with learned Gaussian noise, e = μ + exp(r/2) ξ with ξ ~ N(0, I).
+
+    Draws are rows: [S, num_outputs]. The map is called the neural sampler of the approximate posterior.
+    """
+
+    def __init__(
+        self,
+        num_outputs: int,
+        generator: torch.Generator,
+        num_noise: int = 100,
+        hidden_units: int = 50,
+        weight_scale: float | None = 0.1,
+        bias_scale: float = 0.1,
+        mean_scale: float = 0.1,
+        log_variance: tuple[float, float] = (-5.0, 0.1),
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.network = MLP(
+            (num_noise, hidden_units, hidden_units, num_outputs), weight_scale, bias_scale, generator, dtype
+        )
+        start = torch.randn(2, num_noise, generator=generator, dtype=dtype, device=generator.device)
+        start[0] *= mean_scale
+        start[1] = log_variance[0] + log_variance[1] * start[1]
+        self.noise_map = start.requires_grad_(True)  # rows μ and r
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [self.network.flat, self.noise_map]
+
+    def __call__(self, num_draws: int, generator: torch.Generator) -> Tensor:
+        mean, log_variance = self.noise_map.unbind()
+        xi = torch.randn(num_draws, mean.numel(), generator=generator, dtype=mean.dtype, device=mean.device)
+        draws: Tensor = self.network(torch.addcmul(mean, (0.5 * log_variance).exp(), xi))
+        return draws  # [S, num_outputs]

@@ -48,8 +48,15 @@ class Optimiser:
         self._base_rates = list(by_rate)
         self._schedule: Schedule = schedule
 
+    def minimise(self, loss: Tensor, fraction: float) -> float:
+        """One step down the gradient of `loss`; returns its value, raises `Diverged` when that is not finite."""
+        value = finite_or_diverged(loss)
+        torch.autograd.backward(loss)
+        self.step(fraction)
+        return value
+
     def step(self, fraction: float) -> None:
-        """Apply the gradients that `backward` left in the tensors, then drop them."""
+        """Apply the gradients that a backward pass left in the tensors, then drop them."""
         factor = schedule_factor(self._schedule, fraction)
         for group, base in zip(self._adam.param_groups, self._base_rates, strict=True):
             group["lr"] = base * factor

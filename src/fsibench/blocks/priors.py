@@ -1,0 +1,137 @@
+"""Implicit processes: priors over functions, known by their draws.
+
+A prior draws noise once and is then an ordinary function of its inputs: the same noise gives the same functions at any
+inputs, and gradients reach both the inputs and the prior's parameters. Every method that takes a prior takes any of
+these objects, so "same prior, other inference" is one option.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fsibench.blocks.networks import (
+    MLP,
+    DropoutMasks,
+    kept_scale,
+    num_weights,
+    sampled_network,
+    split_biases,
+    split_weights,
+    weight_shapes,
+)
+
+
+class Prior(abc.ABC):
+    """A distribution over functions of one output."""
+
+    @property
+    @abc.abstractmethod
+    def parameters(self) -> list[Tensor]:
+        """Leaf tensors to train; empty when the prior is fixed."""
+
+    @abc.abstractmethod
+    def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
+        """What makes one draw differ from another, of shape [S, ...]."""
+
+    @abc.abstractmethod
+    def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
+        """f_s(x) for the functions that belong to `noise`: x [N, D] -> [S, N]; differentiable."""
+
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        """Fresh functions at x: [S, N]."""
+        return self.functions(x, self.draw_noise(num_draws, generator))
+
+
+class BNNPrior(Prior):
+    """Bayesian neural network: W_l = Mu_l + exp(R_l) ∘ E_l with standard normal E, trained constant biases.
+
+    exp(R) is a standard deviation. Means start as N(0, mean_scale²), R as N(a, b²) for `log_scale` = (a, b), biases as
+    N(0, bias_scale²). `log_scale=None` starts every layer at the scale that keeps the size of activations, 1/√fan_in
+    up to a constant.
+    """
+
+    def __init__(
+        self,
+        num_inputs: int,
+        generator: torch.Generator,
+        hidden: Sequence[int] = (50, 50),
+        mean_scale: float = 0.05,
+        log_scale: tuple[float, float] | None = (-5.0, 2.0),
+        bias_scale: float = 0.3,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.widths = (num_inputs, *hidden, 1)
+        P = num_weights(self.widths)
+        normal = torch.randn(2, P, generator=generator, dtype=dtype, device=generator.device)
+        biases = torch.randn(sum(self.widths[1:]), generator=generator, dtype=dtype, device=generator.device)
+        if log_scale is None:
+            log_scales = torch.cat([
+                normal.new_full((fan_in * fan_out,), kept_scale(fan_in)).log()
+                for fan_in, fan_out in weight_shapes(self.widths)
+            ])
+        else:
+            log_scales = log_scale[0] + log_scale[1] * normal[1]
+        self.means = (mean_scale * normal[0]).requires_grad_(True)  # Mu, [P]
+        self.log_scales = log_scales.requires_grad_(True)  # R, [P]
+        self.biases = (bias_scale * biases).requires_grad_(True)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [self.means, self.log_scales, self.biases]
+
+    def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
+        P = self.means.numel()
+        return torch.randn(num_draws, P, generator=generator, dtype=self.means.dtype, device=self.means.device)
+
+    def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
+        weights = torch.addcmul(self.means, self.log_scales.exp(), noise)  # [S, P]
+        matrices, biases = split_weights(weights, self.widths), split_biases(self.biases, self.widths)
+        return sampled_network(x, matrices, biases, dropout)
+
+
+class NeuralSamplerPrior(Prior):
+    """Bilinear neural sampler: f_s(x) = a(x)ᵀ v(e_s), with e ~ N(0, I); two networks meet in an inner product.
+
+    Any covariance matrix of this process has at most rank `rank`. All weights start as N(0, weight_scale²), biases as
+    N(0, bias_scale²).
+    """
+
+    def __init__(
+        self,
+        num_inputs: int,
+        generator: torch.Generator,
+        hidden: Sequence[int] = (50, 50),
+        num_noise: int = 10,
+        rank: int = 10,
+        weight_scale: float | None = 0.2,
+        bias_scale: float = 0.1,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.num_noise = num_noise
+        self.noise_network = MLP((num_noise, *hidden, rank), weight_scale, bias_scale, generator, dtype)
+        self.input_network = MLP((num_inputs, *hidden, rank), weight_scale, bias_scale, generator, dtype)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [self.noise_network.flat, self.input_network.flat]
+
+    def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
+        flat = self.noise_network.flat
+        return torch.randn(num_draws, self.num_noise, generator=generator, dtype=flat.dtype, device=flat.device)
+
+    def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
+        a, v = self.factors(x, noise, dropout)
+        return v @ a.mT
+
+    def factors(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> tuple[Tensor, Tensor]:
+        """a(x) [N, R] and v(e) [S, R]; dropout acts on the hidden layers of both networks."""
+        if dropout is None or dropout.rate == 0.0:
+            return self.input_network(x), self.noise_network(noise)
+        widths = self.input_network.widths[1:-1]
+        masks = dropout.masks(len(x) + len(noise), sum(widths), self.input_network.flat)
+        at_inputs, at_noise = (torch.split_with_sizes(part, list(widths), 1) for part in masks.tensor_split([len(x)]))
+        return self.input_network(x, list(at_inputs)), self.noise_network(noise, list(at_noise))
