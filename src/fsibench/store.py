@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import filelock
 
@@ -77,6 +77,8 @@ EXPORT_COLUMNS = (
     *("final", "cell", "message", "num_train", "num_test", "num_inputs", "peak_memory_mb", "contended"),
 )
 
+CURVE_COLUMNS = ("cell", "step", "train_seconds", "cpu_seconds", "rmse", "ll", "crps", "sharpness", "pit", "trace")
+
 
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -124,7 +126,7 @@ class Store:
             raise
         return cls(path, connection, None)
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -171,6 +173,10 @@ class Store:
         self._insert("cells", row)
         self.commit(force=False)
 
+    def update_cell(self, cell: str, values: Mapping[str, Any]) -> None:
+        assignments = ", ".join(f"{column} = :{column}" for column in values)
+        self._connection.execute(f"UPDATE cells SET {assignments} WHERE id = :id", {**values, "id": cell})
+
     def add_evaluation(self, cell: str, row: Mapping[str, Any]) -> None:
         self._insert("evaluations", {**row, "cell": cell})
         self.commit(force=False)
@@ -181,9 +187,7 @@ class Store:
     def finish_cell(self, cell: str, status: str, details: Mapping[str, Any]) -> None:
         """Record how a cell ended; its last evaluation becomes the final one."""
         assert status in STATUSES, status
-        values = {**details, "status": status, "finished": now()}
-        assignments = ", ".join(f"{column} = :{column}" for column in values)
-        self._connection.execute(f"UPDATE cells SET {assignments} WHERE id = :id", {**values, "id": cell})
+        self.update_cell(cell, {**details, "status": status, "finished": now()})
         self._connection.execute(
             "UPDATE evaluations SET final = 1 WHERE cell = ?1 "
             "AND step = (SELECT max(step) FROM evaluations WHERE cell = ?1)",
@@ -224,6 +228,12 @@ class Store:
         latest = frame.drop_duplicates([*COORDINATES], keep="last")["cell"]
         frame = frame[frame["cell"].isin(latest)]
         return frame.loc[:, list(EXPORT_COLUMNS)].reset_index(drop=True)
+
+    def curve_chunks(self, size: int = 50_000) -> Iterator[list[tuple[Any, ...]]]:
+        """Every evaluation as a row of `CURVE_COLUMNS`, by cell and step, in pieces that fit into memory."""
+        cursor = self._connection.execute(f"SELECT {', '.join(CURVE_COLUMNS)} FROM evaluations ORDER BY cell, step")
+        while rows := cursor.fetchmany(size):
+            yield rows
 
     def runs(self) -> list[dict[str, Any]]:
         cursor = self._connection.execute("SELECT * FROM runs ORDER BY id")

@@ -1,0 +1,84 @@
+"""One way in: what continuous integration does, nox does, and nothing else.
+
+Every session installs with `-c constraints.txt`, which pins the CPU-sized torch that our numbers were made with.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "types", "tests"]
+
+CONSTRAINTS = ("-c", "constraints.txt")
+PROJECT = nox.project.load_toml("pyproject.toml")
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def install(session: nox.Session, *what: str, groups: tuple[str, ...] = ()) -> None:
+    """Install the project as given plus dependency groups, always with the constraints."""
+    packages = nox.project.dependency_groups(PROJECT, *groups) if groups else ()
+    session.install(*CONSTRAINTS, *what, *packages)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All tests, slow ones included; arguments go to pytest."""
+    install(session, "-e", ".[openml,gp,dask]", groups=("test",))
+    session.run("pytest", "-n", "2", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff over everything."""
+    session.install(*nox.project.dependency_groups(PROJECT, "lint"))
+    session.run("ruff", "check", *session.posargs, ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy, strict, on a regular install: mapped packages are invisible to it in an editable one."""
+    shutil.rmtree("build", ignore_errors=True)
+    install(session, ".[openml]", groups=("types",))
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def leaderboard(session: nox.Session) -> None:
+    """Run a protocol (default: quick) and write its report; arguments go to `fsibench run`."""
+    install(session, "-e", ".[gp]")
+    arguments = session.posargs or ["quick"]
+    # 1 means that some cells failed: the report shows which, so it is written all the same.
+    session.run("fsibench", "run", *arguments, success_codes=[0, 1])
+    store = [arguments[i + 1] for i, argument in enumerate(arguments[:-1]) if argument == "--store"]
+    session.run("fsibench", "report", *(["--store", store[0]] if store else []))
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """asv on the current commit; arguments go to `asv run`."""
+    session.install(*nox.project.dependency_groups(PROJECT, "bench"))
+    session.run("asv", "machine", "--yes")
+    session.run("asv", "run", *(session.posargs or ["--show-stderr", "HEAD^!"]))
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Build the wheel, install it in a clean environment, run the smoke protocol from another folder."""
+    shutil.rmtree("build", ignore_errors=True)
+    folder = Path(session.create_tmp()).resolve()
+    session.install("build")
+    session.run("python", "-m", "build", "--outdir", str(folder / "dist"))
+    built = sorted((folder / "dist").glob("*.whl"), key=lambda path: path.stat().st_mtime)[-1]
+    session.install(*CONSTRAINTS, "--force-reinstall", "--no-deps", str(built))
+    session.install(*CONSTRAINTS, str(built), *nox.project.dependency_groups(PROJECT, "test"))
+    root = Path.cwd()
+    with session.chdir(folder):
+        session.run("fsibench", "run", "smoke", "--store", str(folder / "smoke.sqlite"))
+        session.run("fsibench", "report", "--store", str(folder / "smoke.sqlite"), "--out", str(folder / "report"))
+        session.run("pytest", "-p", "no:cacheprovider", str(root / "tests" / "test_packaging.py"))

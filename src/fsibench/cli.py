@@ -1,0 +1,224 @@
+"""The command line: parse, call, print. Heavy imports happen inside the commands, so `--help` answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fsibench
+from fsibench.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from fsibench.plan import Protocol
+
+DEFAULT_STORE = Path("results/fsibench.sqlite")
+DEFAULT_REPORT = Path("results/report")
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code (0 ok, 1 a cell failed, 2 bad usage, 130 interrupted)."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except UsageError as error:
+        print(f"fsibench: {error}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        print("fsibench: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (`fsibench list | head`); leave without a second complaint at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fsibench", description=fsibench.__doc__)
+    parser.add_argument("--version", action="version", version=f"fsibench {fsibench.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_list(commands)
+    _add_run(commands)
+    _add_export(commands)
+    _add_check(commands)
+    for module in ("fsibench.reportcommand", "fsibench.datacommand", "fsibench.benchcommand"):
+        importlib.import_module(module).add_parser(commands)
+    return parser
+
+
+# list ----------------------------------------------------------------------------------------------------------------
+
+
+def _add_list(commands: Any) -> None:
+    parser = commands.add_parser("list", help="show methods, data sets or protocols")
+    parser.add_argument("kind", choices=("methods", "datasets", "protocols"))
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.set_defaults(command=_list)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from fsibench import listing
+
+    rows: list[dict[str, Any]] = getattr(listing, arguments.kind)()
+    print(json.dumps(rows, indent=1) if arguments.json else listing.table(rows))
+    return OK
+
+
+# run -----------------------------------------------------------------------------------------------------------------
+
+
+def _add_run(commands: Any) -> None:
+    parser = commands.add_parser("run", help="run a protocol; the same command resumes an interrupted run")
+    parser.add_argument("protocol", help="quick, uci, synthetic, smoke, ... or the path of a TOML file")
+    parser.add_argument("--methods", metavar="A,B[opt=v]", help="entries instead of the protocol's")
+    parser.add_argument("--datasets", metavar="A,B", help="data sets instead of the protocol's")
+    parser.add_argument("--splits", type=int, metavar="N", help="the first N splits")
+    parser.add_argument("--scheme", help="split scheme: paper (80/20) or standard (90/10)")
+    budget = parser.add_mutually_exclusive_group()
+    budget.add_argument("--budget", metavar="20s", help="training time per cell, for example 20s, 5m, 1h")
+    budget.add_argument("--steps", type=int, metavar="N", help="training steps per cell; bit-reproducible")
+    parser.add_argument("--clock", choices=("wall", "cpu"), help="what a budget in seconds counts (default: wall)")
+    parser.add_argument("--seed", type=int, metavar="N", help="repetition seed (default: the protocol's)")
+    parser.add_argument("--device", default=None, help="cpu, cuda or mps (default: cpu)")
+    parser.add_argument("--workers", type=int, metavar="N", help="cells at a time (default: number of cores)")
+    parser.add_argument("--store", type=Path, default=DEFAULT_STORE, metavar="PATH", help=f"default: {DEFAULT_STORE}")
+    parser.add_argument("--mirror", type=Path, metavar="DIR", help="folder with data files by name")
+    parser.set_defaults(command=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from fsibench import driver, environment
+    from fsibench.executor import LocalExecutor
+    from fsibench.plan import make_plan
+    from fsibench.runner import device_named
+    from fsibench.store import Store
+
+    workers = _workers(arguments.workers)
+    if arguments.mirror is not None:
+        os.environ["FSIBENCH_MIRROR"] = str(arguments.mirror.resolve())
+    protocol = _protocol(arguments)
+    device_named(protocol.device)
+    cells = make_plan(protocol)
+    with Store.create(arguments.store) as store:
+        todo = driver.pending(store, cells)
+        print(_announcement(protocol, len(cells), len(todo), arguments.store), file=sys.stderr)
+        run = store.begin_run(_command(), _as_json(protocol), environment.describe())
+        progress = driver.Progress(len(todo), workers)
+        outcome = driver.drive(store, run, todo, LocalExecutor(workers), progress)
+        store.end_run(run, "interrupted" if outcome.interrupted else "finished")
+    if outcome.interrupted:
+        print("fsibench: stopped; the same command goes on from here", file=sys.stderr)
+        return INTERRUPTED
+    terminal = importlib.import_module("fsibench.reports.terminal")
+    print(terminal.render(arguments.store))
+    return FAILED if _any_failed(arguments.store, [cell.id for cell in cells]) else OK
+
+
+def _protocol(arguments: argparse.Namespace) -> Protocol:
+    from fsibench.options import split_list
+    from fsibench.plan import load_protocol, parse_budget
+
+    changes: dict[str, Any] = {
+        "methods": split_list(arguments.methods) if arguments.methods else None,
+        "datasets": split_list(arguments.datasets) if arguments.datasets else None,
+        "splits": arguments.splits,
+        "scheme": arguments.scheme,
+        "seconds": parse_budget(arguments.budget) if arguments.budget else None,
+        "steps": arguments.steps,
+        "clock": arguments.clock,
+        "seeds": [arguments.seed] if arguments.seed is not None else None,
+        "device": arguments.device,
+    }
+    return load_protocol(arguments.protocol, {key: value for key, value in changes.items() if value is not None})
+
+
+def _workers(requested: int | None) -> int:
+    if requested is not None and requested < 1:
+        raise UsageError(f"--workers must be at least 1; got {requested}.")
+    return requested or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _announcement(protocol: Protocol, total: int, todo: int, store: Path) -> str:
+    kept = f" ({total - todo} already in {store})" if todo < total else ""
+    exact = "" if protocol.steps else "; a time budget does not reproduce bit for bit, --steps does"
+    return f"{protocol.name}: {todo} cells to run{kept}, {protocol.budget} each{exact}"
+
+
+def _command() -> list[str]:
+    """The command as typed, without the path of the interpreter."""
+    return ["fsibench", *sys.argv[1:]]
+
+
+def _as_json(protocol: Protocol) -> dict[str, Any]:
+    import dataclasses
+
+    return dataclasses.asdict(protocol)
+
+
+def _any_failed(path: Path, cells: list[str]) -> bool:
+    from fsibench.store import Store
+
+    with Store.read(path) as store:
+        return any(status != "ok" for status in store.statuses(cells).values())
+
+
+# export --------------------------------------------------------------------------------------------------------------
+
+
+def _add_export(commands: Any) -> None:
+    parser = commands.add_parser("export", help="one row per evaluation as CSV or Parquet")
+    parser.add_argument("--store", type=Path, default=DEFAULT_STORE, metavar="PATH")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="ends in .csv or .parquet")
+    parser.set_defaults(command=_export)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from fsibench.store import Store
+
+    writers = {".csv": "to_csv", ".parquet": "to_parquet"}
+    if arguments.out.suffix not in writers:
+        raise UsageError(f"cannot export to {arguments.out.name!r}; the file must end in .csv or .parquet.")
+    with Store.read(arguments.store) as store:
+        frame = store.evaluations()
+    partial = arguments.out.with_name(arguments.out.name + ".part")
+    try:
+        getattr(frame, writers[arguments.out.suffix])(partial, index=False)
+        partial.replace(arguments.out)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UsageError(f"{arguments.out} cannot be written: {error.strerror or error}.") from None
+    print(f"{len(frame)} rows -> {arguments.out}")
+    return OK
+
+
+# check ---------------------------------------------------------------------------------------------------------------
+
+
+def _add_check(commands: Any) -> None:
+    parser = commands.add_parser("check", help="does a method keep the contract? small named checks, one line each")
+    parser.add_argument("entry", help="a method name, name[option=value] or ./file.py:Class")
+    parser.add_argument("--only", metavar="NAME", help="run one check only")
+    parser.set_defaults(command=_check)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from fsibench import checks, registry
+
+    entry = registry.entry(arguments.entry)
+    if arguments.only and arguments.only not in checks.CHECKS:
+        raise unknown("check", arguments.only, checks.CHECKS)
+    names = [arguments.only] if arguments.only else list(checks.CHECKS)
+    failures = 0
+    for name in names:
+        problem = checks.run(name, entry.method)
+        failures += problem is not None
+        print(f"{'FAILED' if problem else 'ok':7}{name}" + (f": {problem}" if problem else ""), flush=True)
+    print(f"{entry.label}: {len(names) - failures} of {len(names)} checks passed")
+    return FAILED if failures else OK

@@ -1,0 +1,86 @@
+"""What a run was made with: versions, processor, threads, revision. No user, host or path names."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import fsibench
+
+PACKAGES = ("torch", "numpy", "scipy", "pandas")
+
+
+def describe() -> dict[str, Any]:
+    """The environment record of a run, JSON-able."""
+    return {
+        "fsibench": fsibench.__version__,
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads_per_fit": 1,
+        "revision": _revision(),
+        "calibration_seconds": calibrate(),
+    }
+
+
+def calibrate(at_least: float = 0.5) -> float:
+    """CPU seconds of a fixed kernel (batched matrix products of the size that dominates a SIP step), median of many.
+
+    Divide two machines' values to compare their seconds.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        left, right = torch.ones(100, 110, 50), torch.ones(100, 50, 50)
+        times: list[float] = []
+        while sum(times) < at_least:
+            start = time.process_time()
+            torch.bmm(left, right)
+            times.append(time.process_time() - start)
+    finally:
+        torch.set_num_threads(threads)
+    return sorted(times)[len(times) // 2]
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if sys.platform == "linux" and info.is_file():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _revision() -> str:
+    """Git revision of the checkout this package runs from, with `+changes` when it is dirty; empty when installed."""
+    folder = Path(__file__).parent
+    try:
+        tracked = subprocess.run(
+            ["git", "ls-files", "--error-unmatch", Path(__file__).name], cwd=folder, capture_output=True, check=False
+        )
+        if tracked.returncode != 0:  # an installed copy may lie inside somebody else's repository
+            return ""
+        head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=folder, capture_output=True, text=True)
+        changes = subprocess.run(["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True)
+    except OSError:
+        return ""  # no git on this machine
+    if head.returncode != 0:
+        return ""
+    return head.stdout.strip() + ("+changes" if changes.stdout.strip() else "")

@@ -1,0 +1,64 @@
+"""Rows for `fsibench list`: what there is, where it comes from, and what is broken."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from fsibench import options, registry
+
+
+def methods() -> list[dict[str, Any]]:
+    found = registry.methods()
+    rows = [_method_row(name, found) for name in sorted(found.items)]
+    broken = [{"name": name, "what": f"BROKEN: {error}"} for name, error in sorted(found.broken.items())]
+    return rows + broken
+
+
+def _method_row(name: str, found: registry.Found) -> dict[str, Any]:
+    cls = found.items[name]
+    if len(found.origins[name]) > 1:
+        return {"name": name, "what": f"OFFERED TWICE: {' and '.join(found.origins[name])}"}
+    return {
+        "name": name,
+        "what": (cls.__doc__ or "").strip().partition("\n")[0],
+        "note": cls.note,
+        "paper": cls.paper,
+        "presets": ", ".join(cls.presets),
+        "options": ", ".join(f"{f.name}={options.show(f.default)}" for f in dataclasses.fields(cls)),
+    }
+
+
+def datasets() -> list[dict[str, Any]]:
+    found = registry.datasets()
+    rows = [dataclasses.asdict(found.items[name].describe()) for name in sorted(found.items)]
+    return rows + [{"name": name, "note": f"BROKEN: {error}"} for name, error in sorted(found.broken.items())]
+
+
+def protocols() -> list[dict[str, Any]]:
+    from fsibench.plan import load_protocol
+
+    loaded = [load_protocol(name, {}) for name in registry.protocol_files()]
+    return [
+        {
+            "name": protocol.name,
+            "title": protocol.title,
+            "methods": len(protocol.methods),
+            "datasets": len(protocol.datasets),
+            "splits": protocol.splits,
+            "scheme": protocol.scheme,
+            "budget": protocol.budget,
+        }
+        for protocol in loaded
+    ]
+
+
+# Shown in full with --json; too wide for a terminal.
+WIDE = {"options", "citation", "paper", "licence", "columns", "sha256"}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    from tabulate import tabulate
+
+    shown = [{key: value for key, value in row.items() if key not in WIDE} for row in rows]
+    return tabulate(shown, headers="keys", tablefmt="simple", maxcolwidths=60)

@@ -1,0 +1,202 @@
+"""Protocols and plans: from a TOML file and command-line changes to a list of cells.
+
+A cell is one fit: entry x dataset x split x seed under one budget. Its id is a hash of everything that can change
+its result, so the same request finds its earlier results and a changed one does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fsibench import identity, registry
+from fsibench.data import NUM_SPLITS, SPLIT_SCHEMES
+from fsibench.errors import UsageError, unknown
+
+_BUDGET = re.compile(r"^\s*(?P<number>[-+]?[\d.]+(e[-+]?\d+)?)\s*(?P<unit>s|sec|seconds?|m|min|minutes?|h|hours?|ms)?\s*$")
+_UNIT_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What is compared with what, on which data, for how long."""
+
+    name: str
+    methods: tuple[str, ...]
+    datasets: tuple[str, ...]
+    title: str = ""
+    scheme: str = "paper"
+    splits: int = 1
+    seeds: tuple[int, ...] = (0,)
+    seconds: float | None = None
+    steps: int | None = None
+    clock: Literal["wall", "cpu"] = "wall"
+    device: str = "cpu"
+    per_decade: int = 4
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SPLIT_SCHEMES:
+            raise unknown("split scheme", self.scheme, SPLIT_SCHEMES)
+        if not 1 <= self.splits <= NUM_SPLITS:
+            raise UsageError(f"splits must be between 1 and {NUM_SPLITS}; got {self.splits}.")
+        if (self.seconds is None) == (self.steps is None):
+            raise UsageError(f"protocol {self.name!r} needs either a budget in seconds or a number of steps.")
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise UsageError(f"a budget must be positive; got {self.seconds:g} s.")
+        if self.steps is not None and self.steps < 1:
+            raise UsageError(f"steps must be at least 1; got {self.steps}.")
+        if not 1 <= self.per_decade <= 100:
+            raise UsageError(f"per_decade must be between 1 and 100; got {self.per_decade}.")
+        if not (self.methods and self.datasets and self.seeds):
+            raise UsageError(f"protocol {self.name!r} names no methods, no datasets or no seeds.")
+
+    @property
+    def budget(self) -> str:
+        return f"{self.seconds:g}s" if self.seconds is not None else f"{self.steps} steps"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One fit, described by plain values: it travels to another process or machine as JSON."""
+
+    id: str
+    entry: str
+    method: str
+    reference: str
+    options: tuple[tuple[str, Any], ...]
+    note: str
+    dataset: str
+    scheme: str
+    split: int
+    seed: int
+    seconds: float | None
+    steps: int | None
+    clock: Literal["wall", "cpu"]
+    device: str
+    per_decade: int
+    data_fingerprint: str
+    code_version: str
+
+    @property
+    def budget(self) -> str:
+        return f"{self.seconds:g}s" if self.seconds is not None else f"{self.steps} steps"
+
+    @property
+    def title(self) -> str:
+        return f"{self.entry} on {self.dataset}/{self.split}"
+
+
+def parse_budget(text: str) -> float:
+    """`20s`, `1.5m`, `2h` or plain seconds, as seconds."""
+    match = _BUDGET.match(text)
+    if match is None:
+        raise UsageError(f"cannot read the budget {text!r}; write for example 20s, 5m or 1h.")
+    unit = match["unit"] or "s"
+    seconds = float(match["number"]) * _UNIT_SECONDS["ms" if unit == "ms" else unit[0]]
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"a budget must be positive; got {text!r}.")
+    return seconds
+
+
+def load_protocol(name_or_path: str, changes: Mapping[str, Any]) -> Protocol:
+    """A built-in protocol by name or a TOML file by path, with command-line changes on top."""
+    files = registry.protocol_files()
+    path = files.get(name_or_path, Path(name_or_path))
+    if name_or_path not in files and path.suffix != ".toml":
+        raise unknown("protocol", name_or_path, files)
+    content = {**_read_toml(path), **changes}
+    if "seconds" in changes or "steps" in changes:  # a budget on the command line replaces either kind in the file
+        content.pop("budget", None)
+        content.pop("steps" if "seconds" in changes else "seconds", None)
+    if "budget" in content:
+        content["seconds"] = parse_budget(str(content.pop("budget")))
+    return _protocol(path, content)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the protocol {path} cannot be read: {error.strerror or error}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"the protocol {path} is not valid TOML: {error}.") from None
+
+
+def _protocol(path: Path, content: dict[str, Any]) -> Protocol:
+    fields = {field.name for field in dataclasses.fields(Protocol)} - {"name"}
+    for key in content:
+        if key not in fields:
+            raise unknown(f"key in {path}", key, {*fields, "budget"} - {"seconds"})
+    for key, item in (("methods", str), ("datasets", str), ("seeds", int)):
+        if key in content:
+            content[key] = _sequence(path, key, content[key], item)
+    for key in ("methods", "datasets"):
+        if key not in content:
+            raise UsageError(f"the protocol {path} lacks the key {key!r}.")
+    for key, kind in (("splits", int), ("steps", int), ("per_decade", int), ("scheme", str), ("title", str)):
+        if key in content and content[key] is not None and type(content[key]) is not kind:
+            raise UsageError(f"{path}: {key} must be {kind.__name__}; got {content[key]!r}.")
+    if content.get("clock", "wall") not in ("wall", "cpu"):
+        raise UsageError(f"{path}: clock must be wall or cpu; got {content['clock']!r}.")
+    return Protocol(name=path.stem, **content)
+
+
+def _sequence(path: Path, key: str, value: Any, item: type) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple) or not all(type(element) is item for element in value):
+        raise UsageError(f"{path}: {key} must be a list of {item.__name__}; got {value!r}.")
+    return tuple(value)
+
+
+def make_plan(protocol: Protocol) -> list[Cell]:
+    """Every cell of a protocol; all names and options are checked before anything runs.
+
+    Ordered by split, then data set, then entry: an interrupted run has finished comparisons, not half of each.
+    """
+    entries = _unique([registry.entry(text) for text in protocol.methods])
+    sets = [(text, registry.dataset(text)) for text in dict.fromkeys(protocol.datasets)]
+    fingerprints = {text: data.fingerprint() for text, data in sets}
+    return [
+        _cell(protocol, entry, text, fingerprints[text], split, seed)
+        for seed in protocol.seeds
+        for split in range(protocol.splits)
+        for text, _ in sets
+        for entry in entries
+    ]
+
+
+def _unique(entries: list[registry.Entry]) -> list[registry.Entry]:
+    return list({entry.label: entry for entry in entries}.values())
+
+
+def _cell(
+    protocol: Protocol, entry: registry.Entry, dataset: str, fingerprint: str, split: int, seed: int
+) -> Cell:
+    all_options = dataclasses.asdict(entry.method)
+    content = {
+        "method": entry.method.name,
+        "options": all_options,
+        "dataset": dataset,
+        "scheme": protocol.scheme,
+        "split": split,
+        "seed": seed,
+        "seconds": protocol.seconds,
+        "steps": protocol.steps,
+        "clock": protocol.clock if protocol.seconds is not None else "wall",
+        "device": protocol.device,
+        "per_decade": protocol.per_decade,
+        "data_fingerprint": fingerprint,
+        "code_version": identity.code_version(type(entry.method).__module__),
+    }
+    return Cell(
+        id=identity.digest(content),
+        entry=entry.label,
+        reference=entry.reference,
+        note=entry.method.note,
+        **{**content, "options": tuple(all_options.items())},  # type: ignore[arg-type]
+    )

@@ -1,0 +1,239 @@
+"""What there is: methods, data sets and protocols, found by name.
+
+Methods come from three places: files in `fsibench.methods`, the entry-point group `fsibench.methods` of any installed
+package (value: a module or a Method class), and a file named by the user, `./file.py:Class`. Data sets come from the
+files in `fsibench.datasets` and the group `fsibench.datasets`. A plugin that cannot be imported is listed with its
+error and harms nobody else; a name offered twice is an error for that name only.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import pkgutil
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from fsibench import options
+from fsibench.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from fsibench.contract import Method
+    from fsibench.data import Dataset
+
+
+@dataclass
+class Found:
+    """Everything offered under one kind, by name, with where it came from; and what failed to load."""
+
+    items: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, list[str]] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+
+    def offer(self, name: str, item: Any, origin: str) -> None:
+        self.origins.setdefault(name, []).append(origin)
+        self.items[name] = item
+
+    def get(self, kind: str, name: str) -> Any:
+        if name in self.broken:
+            raise UsageError(f"{kind} {name!r} cannot be loaded: {self.broken[name]}")
+        if name not in self.items:
+            raise unknown(kind, name, self.items)
+        if len(self.origins[name]) > 1:
+            raise UsageError(f"{kind} {name!r} is offered twice: by {' and by '.join(self.origins[name])}; remove one.")
+        return self.items[name]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method with its options, ready to run: `reference` finds the class again in another process."""
+
+    label: str
+    reference: str
+    method: Method
+
+    @property
+    def changed_options(self) -> dict[str, Any]:
+        return options.changed(self.method)
+
+
+# Methods -----------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def methods() -> Found:
+    """Every method of the package and of installed plugins."""
+    return _collect("fsibench.methods", _offer_methods)
+
+
+def entry(text: str) -> Entry:
+    """`bbb[prior=scale_mixture]` or `./file.py:Class[option=1]` as something that can run."""
+    name, raw = options.parse_entry(text)
+    cls = method_class(name)
+    method = options.build(cls, cls.name, raw)
+    reference = name if _file_reference(name) is None else _absolute(name)
+    return Entry(options.label(cls.name, options.changed(method)), reference, method)
+
+
+def method_class(reference: str) -> type[Method]:
+    file = _file_reference(reference)
+    if file is None:
+        found: type[Method] = methods().get("method", reference)
+        return found
+    path, class_name = file
+    cls = _class_in_file(path, class_name)
+    if cls.name in methods().items:
+        origins = " and by ".join([*methods().origins[cls.name], str(path)])
+        raise UsageError(f"method {cls.name!r} is offered twice: by {origins}; give the class another name.")
+    return cls
+
+
+def _offer_methods(found: Found, value: Any, origin: str) -> None:
+    from fsibench.contract import Method
+
+    if inspect.isclass(value):
+        found.offer(_method_name(value, Method, origin), value, origin)
+        return
+    for cls in vars(value).values():
+        own = inspect.isclass(cls) and cls.__module__ == value.__name__
+        if own and issubclass(cls, Method) and not inspect.isabstract(cls):
+            found.offer(_method_name(cls, Method, origin), cls, origin)
+
+
+def _method_name(cls: type, base: type, origin: str) -> str:
+    if not issubclass(cls, base):
+        raise TypeError(f"{cls.__name__} is not a fsibench Method; derive it from fsibench.Method")
+    name = getattr(cls, "name", None)
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"{cls.__name__} in {origin} has no `name`; add `name: ClassVar[str] = ...`")
+    return name
+
+
+def _file_reference(reference: str) -> tuple[Path, str] | None:
+    path, colon, class_name = reference.rpartition(":")
+    return (Path(path), class_name) if colon and path.endswith(".py") else None
+
+
+def _absolute(reference: str) -> str:
+    path, _, class_name = reference.rpartition(":")
+    return f"{Path(path).resolve()}:{class_name}"
+
+
+def _class_in_file(path: Path, class_name: str) -> type[Method]:
+    from fsibench.contract import Method
+
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}; write ./file.py:Class.")
+    module = _module_from_file(path.resolve())
+    cls = getattr(module, class_name, None)
+    if cls is None:
+        offered = [n for n, c in vars(module).items() if inspect.isclass(c) and c.__module__ == module.__name__]
+        raise unknown(f"class in {path}", class_name, offered)
+    try:
+        _method_name(cls, Method, str(path))
+    except TypeError as error:
+        raise UsageError(f"{path}: {error}.") from None
+    found: type[Method] = cls
+    return found
+
+
+@functools.cache
+def _module_from_file(path: Path) -> ModuleType:
+    name = f"fsibench_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up by name
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UsageError(f"{path} cannot be loaded: {_last_line(error)}") from None
+    return module
+
+
+# Data sets ---------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def datasets() -> Found:
+    """Every named data set of the package and of installed plugins."""
+    return _collect("fsibench.datasets", _offer_datasets)
+
+
+@functools.cache
+def _resolvers() -> Mapping[str, Callable[[str], Dataset]]:
+    """Prefix (`openml:`, `file:`) -> function that makes a data set of what follows."""
+    found = {}
+    for module in _modules("fsibench.datasets"):
+        if isinstance(module, ModuleType) and hasattr(module, "PREFIX"):
+            found[module.PREFIX] = module.resolve
+    return found
+
+
+def dataset(text: str) -> Dataset:
+    """`boston`, `bimodal[num_train=500]`, `openml:44959` or `file:path.csv?target=y`."""
+    for prefix, resolve in _resolvers().items():
+        if text.startswith(prefix):
+            return resolve(text)
+    name, raw = options.parse_entry(text)
+    found: Dataset = datasets().get("dataset", name)
+    if not raw:
+        return found
+    return options.build(type(found), name, raw, name=name)  # type: ignore[no-any-return]
+
+
+def _offer_datasets(found: Found, module: Any, origin: str) -> None:
+    for item in getattr(module, "DATASETS", ()):
+        found.offer(item.name, item, origin)
+
+
+# Protocols ---------------------------------------------------------------------------------------------------------
+
+
+def protocol_files() -> dict[str, Path]:
+    """Name -> TOML file of the protocols that come with the package."""
+    folder = Path(__file__).parent / "protocols"
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+# Discovery ---------------------------------------------------------------------------------------------------------
+
+
+def _collect(group: str, offer: Callable[[Found, Any, str], None]) -> Found:
+    found = Found()
+    for module in _modules(group):
+        if isinstance(module, ModuleType):
+            offer(found, module, str(module.__file__))
+        else:
+            found.broken.update(module)
+    for point in importlib.metadata.entry_points(group=group):
+        origin = f"the installed package {point.dist.name if point.dist else point.value}"
+        try:
+            offer(found, point.load(), origin)
+        except Exception as error:
+            found.broken[point.name] = f"{_last_line(error)} (from {origin})"
+    return found
+
+
+def _modules(package_name: str) -> Iterator[ModuleType | dict[str, str]]:
+    """Each module in a plugin folder, or {name: error} for one that cannot be imported."""
+    package = importlib.import_module(package_name)
+    for info in pkgutil.iter_modules(package.__path__):
+        try:
+            yield importlib.import_module(f"{package_name}.{info.name}")
+        except Exception as error:
+            yield {info.name: _last_line(error)}
+
+
+def _last_line(error: Exception) -> str:
+    return traceback.format_exception_only(error)[-1].strip()

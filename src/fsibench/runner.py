@@ -1,0 +1,246 @@
+"""One cell: load, split, standardise, pull `fit`, evaluate at shared log-spaced instants, report as it happens.
+
+Clocks: training runs only inside the pulls. Setup, prediction and scoring are timed apart, each in wall and CPU
+seconds. The evaluation has its own random stream, a function of the cell and the step alone, so that the schedule of
+evaluations changes neither the training path nor the scores at a step.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from fsibench import identity, options, registry
+from fsibench.contract import Budget, Data, Method, Posterior
+from fsibench.data import Prepared, prepare
+from fsibench.errors import Diverged, UsageError
+from fsibench.plan import Cell
+from fsibench.predictive import Predictive
+from fsibench.scores import concatenate, score
+
+# First evaluation instant in training seconds; further ones follow at equal ratios, shared by all entries.
+FIRST_INSTANT = 0.1
+# Test rows per call of `predict`: 500 components x 1000 rows x 50 hidden units are 100 MB in float32.
+ROWS_PER_PREDICT = 1000
+# A cell whose training took this many times its CPU time shared its core with something else.
+CONTENTION_FACTOR = 1.25
+
+
+class Emit(Protocol):
+    """Where a cell reports: `prepared` and `evaluation` as they happen, `finished` once."""
+
+    def __call__(self, kind: str, payload: dict[str, Any]) -> None: ...
+
+
+@dataclass
+class Clock:
+    """Wall and CPU seconds of one activity."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    def __enter__(self) -> None:
+        self._start = (time.perf_counter(), time.process_time())
+
+    def __exit__(self, *_: object) -> None:
+        self.wall += time.perf_counter() - self._start[0]
+        self.cpu += time.process_time() - self._start[1]
+
+
+class Schedule:
+    """When to look: at instants `first · 10^(k / per_decade)` of training, in seconds or in steps."""
+
+    def __init__(self, budget: Budget, per_decade: int) -> None:
+        self._budget = budget
+        self._instants = _instants(FIRST_INSTANT if budget.seconds is not None else 1.0, per_decade)
+        self._next = next(self._instants)
+
+    def due(self) -> bool:
+        """Whether an instant has passed since the last look."""
+        spent = self._budget.elapsed if self._budget.seconds is not None else self._budget.steps_done
+        if spent < self._next:
+            return False
+        while self._next <= spent:
+            self._next = next(self._instants)
+        return True
+
+
+def _instants(first: float, per_decade: int) -> Iterator[float]:
+    k = 0
+    while True:
+        yield first * 10.0 ** (k / per_decade)
+        k += 1
+
+
+def run_cell(cell: Cell, emit: Emit) -> None:
+    """Run one cell to its end; whatever happens is reported, nothing is raised but interrupts."""
+    started = time.perf_counter()
+    run = _Run(cell, emit)
+    status, message, trace = "ok", None, None
+    try:
+        run.go()
+    except (Diverged, torch.linalg.LinAlgError) as error:
+        status, message = "diverged", f"{type(error).__name__}: {error}"
+    except UsageError as error:
+        status, message = "error", str(error)
+    except MemoryError as error:
+        status, message, trace = "oom", f"MemoryError: {error}", traceback.format_exc()
+    except Exception as error:
+        status, message, trace = "error", f"{type(error).__name__}: {error}", traceback.format_exc()
+    details = {"message": message, "traceback": trace, "total_seconds": time.perf_counter() - started}
+    emit("finished", {"status": status, "details": {**details, **run.clocks()}})
+
+
+class _Run:
+    """The state of one running cell."""
+
+    def __init__(self, cell: Cell, emit: Emit) -> None:
+        self.cell = cell
+        self.emit = emit
+        self.setup, self.train, self.predict, self.evaluate = Clock(), Clock(), Clock(), Clock()
+        self.device = torch.device("cpu")
+        self.budget: Budget | None = None
+        self.last_step = -1
+
+    def go(self) -> None:
+        with self.setup:
+            self.device = device_named(self.cell.device)
+            method = build_method(self.cell)
+            prepared = prepare(registry.dataset(self.cell.dataset), self.cell.scheme, self.cell.split)
+            train = Data(self._tensor(prepared.train_x), self._tensor(prepared.train_y))
+            test_x, test_y = self._tensor(prepared.test_x), torch.from_numpy(prepared.test_y)
+            self.emit("prepared", _shape(prepared))
+        self._pull(method, train, lambda posterior: self._look(posterior, prepared, test_x, test_y))
+
+    def _tensor(self, array: Any) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def _pull(self, method: Method, train: Data, look: Callable[[Posterior], None]) -> None:
+        """Pull `fit` until the budget is spent, looking when due and at the end."""
+        clock = time.perf_counter if self.cell.clock == "wall" else time.process_time
+        self.budget = budget = Budget(self.cell.seconds, self.cell.steps, clock)
+        schedule = Schedule(budget, self.cell.per_decade)
+        generator = torch.Generator(self.device)
+        generator.manual_seed(self.seed("fit"))
+        posterior: Posterior | None = None
+        fits = iter(method.fit(train, budget, generator))
+        training = True
+        while training:
+            with self.train:
+                budget.start()
+                training = False
+                for posterior in fits:
+                    budget.steps_done += 1
+                    training = not budget.exhausted
+                    if not training or schedule.due():
+                        break
+                synchronise(self.device)
+                budget.stop()
+            if posterior is None:
+                raise UsageError(f"{self.cell.entry} yielded no posterior; `fit` must yield at least once.")
+            if budget.steps_done != self.last_step:
+                look(posterior)
+                self.last_step = budget.steps_done
+
+    def _look(self, posterior: Posterior, prepared: Prepared, test_x: Tensor, test_y: Tensor) -> None:
+        assert self.budget is not None
+        standard = prepared.standardiser
+        with self.evaluate, torch.no_grad():
+            with self.predict:
+                predictive = self._predict(posterior, test_x)
+            scores = score(predictive.double().rescale(standard.y_scale, standard.y_mean), test_y)
+            row = {
+                "step": self.budget.steps_done,
+                "train_seconds": self.budget.elapsed,
+                "wall_seconds": self.train.wall,
+                "cpu_seconds": self.train.cpu,
+                "trace": scalar_trace(posterior),
+                **scores,
+            }
+            self.emit("evaluation", row)
+
+    def _predict(self, posterior: Posterior, x: Tensor) -> Predictive:
+        generator = torch.Generator(self.device)
+        assert self.budget is not None
+        generator.manual_seed(self.seed("evaluate", self.budget.steps_done))
+        parts = [posterior.predict(rows, generator) for rows in x.split(ROWS_PER_PREDICT)]
+        synchronise(self.device)
+        predictive = concatenate(parts)
+        if predictive.num_points != len(x):
+            raise UsageError(f"{self.cell.entry} predicted {predictive.num_points} points for {len(x)} test rows.")
+        return predictive
+
+    def seed(self, *purpose: object) -> int:
+        """Seeds differ by entry, data set, split and repetition: no two methods share noise."""
+        cell = self.cell
+        return identity.derive_seed(cell.entry, cell.dataset, cell.scheme, cell.split, cell.seed, *purpose)
+
+    def clocks(self) -> dict[str, Any]:
+        """Seconds by activity, and peak memory, for the store."""
+        contended = self.train.wall > CONTENTION_FACTOR * self.train.cpu + 0.5
+        return {
+            "setup_seconds": self.setup.wall,
+            "train_seconds": self.budget.elapsed if self.budget else 0.0,
+            "wall_seconds": self.train.wall,
+            "cpu_seconds": self.train.cpu,
+            "predict_seconds": self.predict.wall,
+            "evaluate_seconds": self.evaluate.wall - self.predict.wall,
+            "peak_memory_mb": peak_memory_mb(),
+            "contended": int(contended and self.device.type == "cpu"),
+        }
+
+
+def build_method(cell: Cell) -> Method:
+    cls = registry.method_class(cell.reference)
+    method: Method = options.build(cls, cell.method, dict(cell.options))
+    return method
+
+
+def device_named(name: str) -> torch.device:
+    """`cpu`, `cuda` or `mps`, or a clear error where the machine has none."""
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name not in present:
+        raise UsageError(f"unknown device {name!r}; choose cpu, cuda or mps.")
+    if not present[name]:
+        raise UsageError(f"this machine (or this build of torch) has no {name} device; use --device cpu.")
+    return torch.device(name)
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for queued work, so that a clock read afterwards covers it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+def scalar_trace(posterior: Posterior) -> dict[str, float]:
+    """The finite numbers of a posterior's optional `trace()`."""
+    trace = getattr(posterior, "trace", None)
+    values = trace() if callable(trace) else {}
+    numbers = {key: float(value) for key, value in values.items() if not isinstance(value, Tensor) or value.numel() == 1}
+    return {key: value for key, value in numbers.items() if math.isfinite(value)}
+
+
+def peak_memory_mb() -> float:
+    """Largest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+def _shape(prepared: Prepared) -> dict[str, Any]:
+    return {
+        "num_train": len(prepared.train_y),
+        "num_test": len(prepared.test_y),
+        "num_inputs": prepared.train_x.shape[1],
+        "target_scale": prepared.standardiser.y_scale,
+    }

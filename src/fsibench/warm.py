@@ -1,0 +1,22 @@
+"""What the fork server imports once, so that no cell has to: torch, the runner, every method and data set."""
+
+from __future__ import annotations
+
+import scipy.optimize  # noqa: F401 (imported here so that it is not on a method's clock)
+import torch
+
+from fsibench import registry
+from fsibench.blocks.allocator import keep_freed_memory
+from fsibench.plan import Cell
+from fsibench.runner import Emit, run_cell
+
+torch.set_num_threads(1)
+registry.methods()
+registry.datasets()
+
+
+def run_in_fresh_process(cell: Cell, emit: Emit) -> None:
+    """Set this process up for one fit, then run it."""
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    run_cell(cell, emit)
