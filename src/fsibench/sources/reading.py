@@ -1,0 +1,325 @@
+"""Files to numbers: delimited text, Parquet, spreadsheets, archives; in blocks, with an error that says what and where.
+
+Nothing here trusts the file: text in numeric columns, missing and infinite values, ragged lines, repeated names,
+binary garbage, archives that expand without end or reach outside themselves are refused in one sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from fsibench.data import BLOCK_ROWS, Floats
+from fsibench.errors import DataError
+
+BLOCK_BYTES = 1 << 22  # of text parsed at a time
+LONGEST_LINE = 1 << 20
+LARGEST_TABLE_BYTES = 1 << 36  # as float64; beyond it a Parquet header is a bomb or a mistake
+# Tables of numbers pack to a half or a fiftieth; bombs to a thousandth. Small files may pack as they like.
+LARGEST_EXPANSION = 200
+FREE_EXPANSION_BYTES = 1 << 26
+
+_ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile, NotImplementedError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Columns as found: their names (empty if the file has none) and float64 blocks [n, C], finite."""
+
+    names: tuple[str, ...]
+    blocks: Iterator[Floats]
+
+
+def read_file(
+    path: Path, *, delimiter: str = ",", header: bool = True, members: Sequence[str] = (), sheet: str = ""
+) -> Iterator[Raw]:
+    """As a context: the table in a file, by the ending of its name (or of the last archive member's name)."""
+    return _opened(path, delimiter, header, members, sheet)
+
+
+read_table = contextlib.contextmanager(read_file)
+
+
+def _opened(path: Path, delimiter: str, header: bool, members: Sequence[str], sheet: str) -> Iterator[Raw]:
+    last = members[-1] if members else path.name
+    try:
+        with contextlib.ExitStack() as stack:
+            if last.endswith((".parquet", ".pq")):
+                yield read_parquet(path)
+                return
+            stream: IO[bytes] = stack.enter_context(path.open("rb"))
+            for member in members:
+                stream = stack.enter_context(open_member(stream, member, path.name))
+            if last.endswith(".xlsx"):
+                names, values = read_xlsx(stream.read(), sheet, header=header)
+                yield Raw(names, iter([require_finite(values, names, 0, path.name)]))
+                return
+            if last.endswith(".gz"):
+                unpacked = gzip.GzipFile(fileobj=stream)
+                stream = _guarded(unpacked, path.stat().st_size, path.name)
+            yield read_text(stream, path.name, delimiter=delimiter, header=header)
+    except _ARCHIVE_ERRORS as error:
+        raise DataError(f"{path.name} is damaged or not what its name says: {error}.") from error
+
+
+# --- archives ---------------------------------------------------------------------------------------------------
+
+
+def open_member(archive: IO[bytes], member: str, origin: str) -> IO[bytes]:
+    """One member of a zip archive as a stream; the archive is never unpacked to disk."""
+    opened = zipfile.ZipFile(archive)
+    for name in opened.namelist():
+        if _escapes(name):
+            raise DataError(f"{origin} is refused: its member {name!r} would be written outside the archive's folder.")
+    if member not in opened.namelist():
+        raise DataError(f"{origin} has no member {member!r}; it holds {', '.join(opened.namelist()[:10])}.")
+    stream = opened.open(member)
+    seekable = member.endswith((".zip", ".xlsx"))
+    guarded = _guarded(stream, opened.getinfo(member).compress_size, origin)
+    return io.BytesIO(guarded.read()) if seekable else guarded
+
+
+def _escapes(name: str) -> bool:
+    parts = PurePosixPath(name).parts + PureWindowsPath(name).parts
+    return ".." in parts or PurePosixPath(name).is_absolute() or bool(PureWindowsPath(name).anchor)
+
+
+class _Expanding(io.RawIOBase):
+    """Counts what comes out of a decompressor and stops at an expansion that no table of numbers has."""
+
+    def __init__(self, stream: IO[bytes] | gzip.GzipFile, packed_bytes: int, origin: str) -> None:
+        self._stream, self._origin = stream, origin
+        self._allowed = max(FREE_EXPANSION_BYTES, LARGEST_EXPANSION * packed_bytes)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._stream.read(len(buffer))
+        self._allowed -= len(chunk)
+        if self._allowed < 0:
+            raise DataError(f"{self._origin} is refused: it expands to more than {LARGEST_EXPANSION} times its size.")
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+
+def _guarded(stream: IO[bytes] | gzip.GzipFile, packed_bytes: int, origin: str) -> IO[bytes]:
+    return io.BufferedReader(_Expanding(stream, packed_bytes, origin), BLOCK_BYTES)
+
+
+# --- delimited text ---------------------------------------------------------------------------------------------
+
+
+def read_text(stream: IO[bytes], origin: str, *, delimiter: str = ",", header: bool = True) -> Raw:
+    """Numbers in lines; an empty delimiter means white space."""
+    lines = _lines(stream, origin)
+    names = _header(next(lines, ""), origin, delimiter) if header else ()
+    return Raw(names, _text_blocks(lines, origin, delimiter, names))
+
+
+def _lines(stream: IO[bytes], origin: str) -> Iterator[str]:
+    """Lines that are text and of a sane length: a gigabyte without a line end must not be read whole."""
+    while raw := stream.readline(LONGEST_LINE + 1):
+        if len(raw) > LONGEST_LINE or b"\0" in raw:
+            raise DataError(f"{origin} is not a table of text: it holds binary data or endless lines.")
+        try:
+            yield raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise DataError(f"{origin} is not a table of text: it is not UTF-8.") from None
+
+
+def _header(line: str, origin: str, delimiter: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in _fields(line, delimiter))
+    if not line.strip():
+        raise DataError(f"{origin} is empty; its first line should name the columns.")
+    if len(names) == 1:
+        other = next((mark for mark in ",;\t|" if mark != delimiter and mark in line), None)
+        if other is not None:
+            raise DataError(f"{origin} has one column when split at {delimiter!r}; its delimiter seems to be {other!r}.")
+    return require_unique(names, origin)
+
+
+def require_unique(names: tuple[str, ...], origin: str) -> tuple[str, ...]:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(f"{origin} has more than one column named {', '.join(map(repr, repeated))}.")
+    return names
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    if not delimiter:
+        return line.split()
+    return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [""])
+
+
+def _text_blocks(lines: Iterator[str], origin: str, delimiter: str, names: tuple[str, ...]) -> Iterator[Floats]:
+    done, width = 0, len(names)
+    while block := _take(lines, BLOCK_ROWS):
+        width = width or len(_fields(block[0], delimiter))
+        values = _parse(block, delimiter)
+        if values is None or values.shape[1] != width:
+            raise _explained(block, done, origin, delimiter, names, width)
+        yield require_finite(values, names, done, origin)
+        done += len(block)
+
+
+def _take(lines: Iterator[str], count: int) -> list[str]:
+    """The next lines that are not blank."""
+    block: list[str] = []
+    for line in lines:
+        if line.strip():
+            block.append(line)
+        if len(block) == count:
+            break
+    return block
+
+
+def _parse(lines: list[str], delimiter: str) -> Floats | None:
+    try:
+        return np.loadtxt(lines, delimiter=delimiter or None, comments=None, quotechar='"', ndmin=2)
+    except ValueError:
+        return None  # the caller looks for the first bad field and names it
+
+
+def _explained(
+    lines: list[str], done: int, origin: str, delimiter: str, names: tuple[str, ...], width: int
+) -> DataError:
+    for row, line in enumerate(lines, done + 1):
+        fields = _fields(line, delimiter)
+        if len(fields) != width:
+            return DataError(f"{origin}, row {row}: {len(fields)} fields instead of {width}.")
+        for column, text in enumerate(fields):
+            try:
+                float(text)
+            except ValueError:
+                shown = repr(text[:40]) if text.strip() else "an empty field"
+                return DataError(f"{origin}, row {row}, column {_name(names, column)}: {shown} is not a number.")
+    return DataError(f"{origin}: rows {done + 1} to {done + len(lines)} cannot be read as numbers.")
+
+
+def _name(names: tuple[str, ...], column: int) -> str:
+    return repr(names[column]) if names else str(column + 1)
+
+
+def require_finite(values: Floats, names: tuple[str, ...], done: int, origin: str) -> Floats:
+    """`values` unchanged; or an error that names the first place that is not a finite number."""
+    if not np.isfinite(values).all():
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        where = f"{origin}, row {done + row + 1}, column {_name(names, column)}"
+        raise DataError(f"{where}: {values[row, column]} is not a finite number.")
+    return values
+
+
+# --- Parquet ----------------------------------------------------------------------------------------------------
+
+
+def read_parquet(path: Path) -> Raw:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path.name} is not a readable Parquet file: {_first_line(error)}.") from error
+    schema = file.schema_arrow
+    names = require_unique(tuple(schema.names), path.name)
+    if file.metadata.num_rows * len(names) * 8 > LARGEST_TABLE_BYTES:
+        raise DataError(f"{path.name} is refused: it claims {file.metadata.num_rows} rows of {len(names)} columns.")
+    for column in schema:
+        kind = pyarrow.types
+        if not (kind.is_integer(column.type) or kind.is_floating(column.type) or kind.is_boolean(column.type)):
+            raise DataError(f"{path.name}, column {column.name!r}: {column.type} values are not numbers.")
+    return Raw(names, _parquet_blocks(file, names, path.name))
+
+
+def _parquet_blocks(file: Any, names: tuple[str, ...], origin: str) -> Iterator[Floats]:
+    import pyarrow
+
+    done = 0
+    try:
+        for batch in file.iter_batches(batch_size=BLOCK_ROWS, use_threads=False):
+            columns = [_as_float(batch.column(index)) for index in range(len(names))]
+            yield require_finite(np.stack(columns, axis=1), names, done, origin)
+            done += len(batch)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{origin} is a damaged Parquet file: {_first_line(error)}.") from error
+
+
+def _as_float(column: Any) -> Floats:
+    values: Floats = column.to_numpy(zero_copy_only=False).astype(np.float64)  # nulls become nan
+    return values
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
+
+
+# --- spreadsheets -----------------------------------------------------------------------------------------------
+
+_MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_LINK = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+_PACKAGE = "{http://schemas.openxmlformats.org/package/2006/relationships}"
+
+
+def read_xlsx(content: bytes, sheet: str, *, header: bool) -> tuple[tuple[str, ...], Floats]:
+    """Names and numbers of one sheet, by its name (the first sheet if empty); blank rows are left out.
+
+    An .xlsx file is a zip archive of XML, and the archive's tables need no more of it than this.
+    """
+    with zipfile.ZipFile(io.BytesIO(content)) as book:
+        texts = _shared_texts(book)
+        rows = [row for row in _sheet_rows(book, _sheet_path(book, sheet), texts) if any(row)]
+    if not rows:
+        raise DataError(f"the spreadsheet's sheet {sheet!r} is empty.")
+    names = tuple(rows.pop(0)) if header else ()
+    try:
+        return names, np.array([[float(cell) for cell in row] for row in rows])
+    except ValueError as error:
+        raise DataError(f"the spreadsheet's sheet {sheet!r} holds something else than numbers: {error}.") from None
+
+
+def _xml(book: zipfile.ZipFile, path: str) -> ElementTree.Element:
+    with book.open(path) as stream:
+        packed = book.getinfo(path).compress_size
+        return ElementTree.fromstring(_guarded(stream, packed, path).read())
+
+
+def _shared_texts(book: zipfile.ZipFile) -> list[str]:
+    if "xl/sharedStrings.xml" not in book.namelist():
+        return []
+    items = _xml(book, "xl/sharedStrings.xml").iter(f"{_MAIN}si")
+    return ["".join(part.text or "" for part in item.iter(f"{_MAIN}t")) for item in items]
+
+
+def _sheet_path(book: zipfile.ZipFile, sheet: str) -> str:
+    sheets = {item.get("name"): item.get(_LINK) for item in _xml(book, "xl/workbook.xml").iter(f"{_MAIN}sheet")}
+    if sheet and sheet not in sheets:
+        raise DataError(f"the spreadsheet has no sheet {sheet!r}; it has {', '.join(map(str, sheets))}.")
+    link = sheets[sheet] if sheet else next(iter(sheets.values()))
+    links = _xml(book, "xl/_rels/workbook.xml.rels").iter(f"{_PACKAGE}Relationship")
+    target = next(str(item.get("Target")) for item in links if item.get("Id") == link)
+    return target.lstrip("/") if target.startswith("/") else f"xl/{target}"
+
+
+def _sheet_rows(book: zipfile.ZipFile, path: str, texts: list[str]) -> Iterator[list[str]]:
+    for row in _xml(book, path).iter(f"{_MAIN}row"):
+        cells = [_cell(cell, texts) for cell in row.iter(f"{_MAIN}c")]
+        while cells and not cells[-1]:  # formatted but empty cells at the right edge
+            cells.pop()
+        yield cells
+
+
+def _cell(cell: ElementTree.Element, texts: list[str]) -> str:
+    value = cell.findtext(f"{_MAIN}v") or ""
+    return texts[int(value)] if cell.get("t") == "s" and value else value
