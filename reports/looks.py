@@ -1,0 +1,65 @@
+"""Colours, dashes, markers and number formats: one entry looks the same on every page and in every figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Okabe and Ito's colours without yellow and black, then four of Tol's: told apart under the common forms of colour
+# blindness, and of middling lightness, so that they show on white paper and on a dark page.
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
+    *("#AA3377", "#8C8C8C", "#44AA99", "#999933"),
+)
+# Three dashes against ten colours: thirty looks before any repeats, and neighbours never differ by colour alone.
+DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2.5), (2, 2))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+@dataclass(frozen=True)
+class Look:
+    colour: str
+    dash: tuple[float, ...]
+    marker: str
+
+
+def looks(entries: Sequence[str]) -> dict[str, Look]:
+    """A look for each entry, by its place in the alphabet."""
+    return {
+        entry: Look(
+            COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)], MARKERS[index % len(MARKERS)]
+        )
+        for index, entry in enumerate(sorted(entries))
+    }
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A score for people: significant digits, a true minus sign, scientific form only far from one."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value)
+    if size and not 1e-3 <= size < 1e6:
+        text = f"{value:.{digits - 2}e}"
+    else:
+        decimals = max(digits - 1 - (math.floor(math.log10(size)) if size else 0), 0)
+        text = f"{value:.{min(decimals, digits)}f}"
+    return text.replace("-", "−")
+
+
+def with_error(mean: float, error: float) -> tuple[str, str]:
+    """Mean and standard error with the same decimals: as many as give the error two significant digits."""
+    if math.isnan(error) or error == 0 or math.isinf(mean) or math.isinf(error):
+        return number(mean), number(error, 2)
+    exponent = math.floor(math.log10(error))
+    scale = max(abs(mean), error)
+    if not 1e-3 <= scale < 1e6:
+        power = math.floor(math.log10(scale))
+        decimals = min(max(power - exponent + 1, 1), 5)
+        pair = (f"{mean / 10.0**power:.{decimals}f}e{power}", f"{error / 10.0**power:.{decimals}f}e{power}")
+    else:
+        decimals = min(max(1 - exponent, 0), 6)
+        pair = (f"{mean:.{decimals}f}", f"{error:.{decimals}f}")
+    return pair[0].replace("-", "−"), pair[1].replace("-", "−")

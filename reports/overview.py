@@ -1,0 +1,109 @@
+"""The leaderboard as one table: ranks of all metrics, failures and cost per entry. Shared by terminal, site and files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fsibench.reports import ranking
+from fsibench.reports.results import METRICS, Results
+
+# Trace entries by which a method says that its own result should not be trusted.
+DIAGNOSTICS_FAILED = "diagnostics_failed"
+
+
+@dataclass(frozen=True)
+class Overview:
+    results: Results
+
+    @cached_property
+    def blocks(self) -> dict[str, ranking.Blocks]:
+        """Per metric the complete blocks at the end of the budget; the same blocks and entries for all metrics."""
+        return {key: ranking.complete_blocks(self.results.table(self.results.final(key))) for key in METRICS}
+
+    @cached_property
+    def ranked(self) -> list[str]:
+        entries: list[str] = self.blocks["rmse"].entries
+        return entries
+
+    @cached_property
+    def unranked(self) -> list[str]:
+        """Entries without a rank: set aside for missing cells, or without one finished cell."""
+        return sorted(set(self.results.entries) - set(self.ranked))
+
+    def summary(self, metric: str) -> pd.DataFrame:
+        """Per data set and entry: mean, standard deviation, standard error, failures. Every finished cell counts."""
+        return summarise(self.results, metric)
+
+    @cached_property
+    def board(self) -> pd.DataFrame:
+        """One row per entry, best mean rank (over RMSE, LL and CRPS) first, unranked entries last."""
+        columns: dict[str, Any] = {}
+        for key, metric in METRICS.items():
+            part = self.blocks[key]
+            columns[f"mean_rank_{key}"] = ranking.mean_rank(part.values, metric.larger_is_better)
+            columns[f"rank_of_means_{key}"] = ranking.rank_of_means(
+                part.values, metric.larger_is_better, part.constant
+            )
+        board = costs(self.results).join(pd.DataFrame(columns))
+        order = board[["mean_rank_rmse", "mean_rank_ll", "mean_rank_crps"]].mean(axis=1)
+        return board.iloc[np.lexsort((board.index.to_numpy(dtype=str), order.to_numpy()))]
+
+    @cached_property
+    def caveats(self) -> list[str]:
+        """Sentences a reader must see beside the ranks."""
+        results, blocks = self.results, self.blocks["rmse"]
+        sentences = [*results.left_out]
+        num_failed = int(results.failed.sum())
+        if num_failed:
+            sentences.append(f"{num_failed} cells failed: {failure_rule(blocks.constant is not None)}")
+        if blocks.num_incomplete:
+            sentences.append(
+                f"{blocks.num_incomplete} dataset × split blocks are not ranked, because a ranked entry has no result."
+            )
+        if self.unranked:
+            sentences.append(f"Not ranked, because too few cells were run: {', '.join(self.unranked)}.")
+        contended = int(results.cells["contended"].fillna(0).astype(bool).sum())
+        if contended:
+            sentences.append(f"{contended} cells shared their processor with other work; their seconds are too long.")
+        return sentences
+
+
+def failure_rule(constant_was_run: bool) -> str:
+    if constant_was_run:
+        return "a failed cell ranks last, and in means it is replaced by the score of `constant` on the same split."
+    return (
+        "a failed cell ranks last; `constant` was not run, so means are over the other splits and the entry ranks "
+        "last among the means of that data set."
+    )
+
+
+def summarise(results: Results, metric: str) -> pd.DataFrame:
+    values = results.table(results.final(metric)).pivot(
+        index=["dataset", "split", "seed"], columns="entry", values="value"
+    )
+    known = results.table(np.ones(len(results.cells))).pivot(
+        index=["dataset", "split", "seed"], columns="entry", values="value"
+    )
+    constant = values[ranking.CONSTANT] if ranking.CONSTANT in values.columns else None
+    summary: pd.DataFrame = ranking.summary(values, constant, known.notna())
+    return summary
+
+
+def costs(results: Results) -> pd.DataFrame:
+    """Per entry: cells, failures, doubts, and means of seconds and memory over the cells that finished well."""
+    cells = results.cells
+    good = results.finished & ~results.failed
+    doubtful = np.array([bool(trace.get(DIAGNOSTICS_FAILED)) for trace in results.traces], dtype=bool) & good
+    marked = cells[["entry"]].assign(
+        cells=1, failed=results.failed, unfinished=~results.finished, doubtful=doubtful
+    )
+    counts = marked.groupby("entry").sum()
+    numbers = cells.loc[good, ["train_seconds", "cpu_seconds", "predict_seconds", "peak_memory_mb"]].astype(float)
+    means = numbers.groupby(cells.loc[good, "entry"]).mean()
+    table: pd.DataFrame = counts.join(means)
+    return table.assign(note=[results.notes.get(entry, "") for entry in table.index])

@@ -1,0 +1,128 @@
+"""Means and ranks on a bare pandas table. No store, no plots, no tests of significance.
+
+The long table has one row per finished cell: entry, dataset, split, (seed,) value. A row whose value is NaN is a
+failed cell; a missing row was not run. Rules, the same wherever fsibench prints a rank:
+
+    mean rank       rank 1 is the best entry within one dataset x split x seed (a block); ranks are averaged over
+                    blocks, as in the SIP paper. Equal scores share the mean of their ranks.
+    rank of means   scores are averaged over the splits of a data set first, then ranked, then averaged over data sets.
+    failed cell     ranks last in its block (several share the mean of the last ranks); in a mean it is replaced by
+                    the score of `constant` on the same block. Where `constant` has none, the mean is over what is
+                    left, and the entry ranks last on that data set.
+    cell not run    its block is ranked for nobody, see `complete_blocks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+CONSTANT = "constant"
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Scores of the ranked entries where all of them have an outcome: blocks x entries, NaN for a failed cell."""
+
+    values: pd.DataFrame
+    constant: pd.Series | None  # scores of `constant` on these blocks, ranked or not: what replaces a failed cell
+    unranked: list[str]
+    num_incomplete: int
+
+    @property
+    def entries(self) -> list[str]:
+        return list(self.values.columns)
+
+    @property
+    def datasets(self) -> list[str]:
+        return sorted(self.values.index.get_level_values("dataset").unique())
+
+
+def complete_blocks(table: pd.DataFrame, value: str = "value", entries: Sequence[str] | None = None) -> Blocks:
+    """The blocks in which every ranked entry has an outcome, a score or a failure.
+
+    An entry that was run on few blocks would take the others' blocks away. Entries are therefore set aside, the one
+    with the most to gain first, as long as that makes (number of entries) x (number of complete blocks) larger.
+    Naming `entries` ranks exactly those.
+    """
+    block = [name for name in ("dataset", "split", "seed") if name in table.columns]
+    values = table.pivot(index=block, columns="entry", values=value).astype(float)
+    known = table.assign(known=1.0).pivot(index=block, columns="entry", values="known").notna()
+    kept = list(entries) if entries is not None else largest_complete_part(known)
+    complete = known[kept].all(axis=1)
+    unranked = sorted(set(values.columns) - set(kept))
+    constant = values.loc[complete, CONSTANT] if CONSTANT in values.columns else None
+    return Blocks(values.loc[complete, kept].sort_index(), constant, unranked, int((~complete).sum()))
+
+
+def largest_complete_part(known: pd.DataFrame) -> list[str]:
+    """Entries to keep so that entries x complete blocks is as large as greedy removal makes it."""
+    kept = list(known.columns)
+    missing = ~known
+    while len(kept) > 1:
+        per_block = missing[kept].sum(axis=1)
+        gains = [(len(kept) - 1) * int((per_block == missing[entry]).sum()) for entry in kept]
+        best = int(np.argmax(gains))
+        if gains[best] <= len(kept) * int((per_block == 0).sum()):
+            break
+        kept.pop(best)
+    return kept
+
+
+def ranks(values: pd.DataFrame, larger_is_better: bool) -> pd.DataFrame:
+    """Ranks within each row: 1 is best, ties share their mean, NaN (failed) shares the last places."""
+    return values.rank(axis=1, ascending=not larger_is_better, na_option="bottom", method="average")
+
+
+def mean_rank(values: pd.DataFrame, larger_is_better: bool) -> pd.Series:
+    """Mean over dataset x split (x seed) of the rank within each: the paper's definition."""
+    return ranks(values, larger_is_better).mean()
+
+
+def impute(values: pd.DataFrame, constant: pd.Series | None = None) -> pd.DataFrame:
+    """Failed cells replaced by the score of `constant` on the same block, where there is one."""
+    if constant is None:
+        return values
+    floor = constant.reindex(values.index)
+    return pd.DataFrame({entry: values[entry].fillna(floor) for entry in values.columns}, index=values.index)
+
+
+def dataset_means(values: pd.DataFrame, constant: pd.Series | None = None) -> pd.DataFrame:
+    """Data sets x entries: mean over splits after imputation; failed cells that stay empty are left out of it."""
+    return impute(values, constant).groupby(level="dataset").mean()
+
+
+def rank_of_means(values: pd.DataFrame, larger_is_better: bool, constant: pd.Series | None = None) -> pd.Series:
+    """Mean over data sets of the rank of the mean score; an entry with unreplaced failures ranks last there."""
+    imputed = impute(values, constant)
+    means = imputed.groupby(level="dataset").mean()
+    broken = imputed.isna().groupby(level="dataset").any()
+    return ranks(means.mask(broken), larger_is_better).mean()
+
+
+def summary(values: pd.DataFrame, constant: pd.Series | None, known: pd.DataFrame) -> pd.DataFrame:
+    """Per data set and entry: mean, standard deviation and standard error over splits, and what stands behind them.
+
+    `known` tells a failed cell from one that was not run. Seeds of one split are averaged first, so the spread is
+    over splits. `standard_error` is sd/√splits; the training sets of the splits overlap, so it understates the
+    uncertainty of the method on new data.
+    """
+    failed = values.isna() & known
+    imputed = impute(values, constant).where(known)
+    grouped = imputed.groupby(level=["dataset", "split"]).mean().groupby(level="dataset")
+    count = grouped.count()
+    deviation = grouped.std()
+    parts: dict[str, pd.DataFrame] = {
+        "mean": grouped.mean(),
+        "standard_deviation": deviation,
+        "standard_error": deviation.div(count.where(count > 0) ** 0.5),
+        "splits": count,
+        "failed": failed.groupby(level="dataset").sum(),
+        "imputed": (failed & imputed.notna()).groupby(level="dataset").sum(),
+        "cells": known.groupby(level="dataset").sum(),
+    }
+    columns = {name: pd.Series(frame.stack()) for name, frame in parts.items()}
+    return pd.DataFrame(columns).rename_axis(["dataset", "entry"])

@@ -1,0 +1,61 @@
+"""The ranking for a terminal: what `fsibench run` prints last and `fsibench report --terminal` prints alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from tabulate import tabulate
+
+from fsibench.reports.overview import Overview
+from fsibench.reports.results import SCORES, Results, load
+
+WIDEST_NAME = 34
+
+
+def render(store_path: Path, where: Mapping[str, str] | None = None) -> str:
+    """Ranking table and what a reader must know about it, as plain text."""
+    results = load(store_path, where)
+    if results.cells.empty:
+        return "The store holds no results yet."
+    return render_results(results)
+
+
+def render_results(results: Results) -> str:
+    overview = Overview(results)
+    blocks = overview.blocks["rmse"]
+    if blocks.values.empty:
+        return "\n".join(["No dataset × split has been finished by every entry yet.", *overview.caveats])
+    rows = [_row(str(entry), row) for entry, row in overview.board.iterrows()]
+    headers = ["entry", *(f"{name}\n{kind}" for name in ("RMSE", "LL", "CRPS") for kind in ("rank", "of means"))]
+    text = tabulate(rows, [*headers, "failed", "train\nseconds"], tablefmt="simple", disable_numparse=True,
+                    colalign=("left", *["right"] * 8))  # fmt: skip
+    explanation = (
+        f"rank: mean over {len(blocks.values)} dataset × split blocks of {len(blocks.datasets)} data sets; "
+        "of means: rank of the data set means, averaged over data sets. Lower is better."
+    )
+    return "\n".join([text, "", explanation, *_marks(overview), *overview.caveats])
+
+
+def _row(entry: str, row: pd.Series) -> list[str]:
+    ranks = [row[f"{kind}_{metric}"] for metric in SCORES for kind in ("mean_rank", "rank_of_means")]
+    name = shorten(entry) + (" *" if row["note"] else "") + (" !" if row["doubtful"] else "")
+    failed = f"{row['failed']}/{row['cells']}" if row["failed"] else "-"
+    seconds = "-" if np.isnan(row["train_seconds"]) else f"{row['train_seconds']:.3g}"
+    return [name, *("-" if np.isnan(rank) else f"{rank:.2f}" for rank in ranks), failed, seconds]
+
+
+def _marks(overview: Overview) -> list[str]:
+    lines = [f"* {entry}: {note}." for entry, note in sorted(overview.results.notes.items())]
+    doubtful = overview.board[overview.board["doubtful"] > 0]
+    lines += [
+        f"! {entry}: {row['doubtful']} of {row['cells']} cells failed the method's own diagnostics (R-hat, ESS)."
+        for entry, row in doubtful.iterrows()
+    ]
+    return lines
+
+
+def shorten(name: str, width: int = WIDEST_NAME) -> str:
+    return name if len(name) <= width else f"{name[: width - 1]}…"

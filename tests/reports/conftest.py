@@ -1,0 +1,157 @@
+"""A store as a real run leaves it, made in a second: curves that improve, failures, diagnostics, function panels."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fsibench.store import Store
+
+SQRT_2 = math.sqrt(2.0)
+ENTRIES = ("aadm", "avb", "bbb", "constant", "fbnn[prior=gp]", "fvi", "gp", "hmc", "sip[prior=bnn]", "vip")
+DATASETS = {"boston": 9.2, "concrete": 16.7, "energy": 10.1, "kin8nm": 0.26,
+            "naval": 0.0147, "power": 17.1, "wine": 0.81, "yacht": 15.2}  # fmt: skip
+
+
+@dataclass
+class Recipe:
+    """What to put into a store. `skill` is the share of the target's sd that remains as error at the end."""
+
+    entries: Sequence[str] = ENTRIES
+    datasets: dict[str, float] = field(default_factory=lambda: dict(DATASETS))
+    splits: int = 3
+    seconds: float = 20.0
+    failures: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    missing: set[tuple[str, str]] = field(default_factory=set)
+    notes: dict[str, str] = field(default_factory=lambda: {"fvi": "reconstruction"})
+    doubtful: set[str] = field(default_factory=lambda: {"hmc"})
+    functions: bool = False
+    num_test: int = 60
+    message: str = "loss is nan at step 12"
+    budget: str | None = None
+    scheme: str = "paper"
+    shift: float = 0.0  # added to the final skill of every entry: a worse store
+
+
+def scores(residuals: np.ndarray, scale: float) -> dict[str, Any]:
+    """Scores of a Gaussian predictive with the given residuals y − mean and standard deviation."""
+    z = residuals / scale
+    cdf = 0.5 * (1 + np.array([math.erf(value / SQRT_2) for value in z]))
+    density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+    crps = scale * (z * (2 * cdf - 1) + 2 * density - 1 / math.sqrt(math.pi))
+    counts = np.bincount(np.minimum((cdf * 20).astype(int), 19), minlength=20)
+    return {
+        "rmse": float(np.sqrt((residuals**2).mean())),
+        "ll": float(np.log(density / scale).mean()),
+        "crps": float(crps.mean()),
+        "sharpness": scale,
+        "pit": json.dumps(counts.tolist()),
+    }
+
+
+def functions_payload(generator: np.random.Generator) -> dict[str, Any]:
+    """A panel of a one-dimensional set, in the form the runner writes."""
+    x = np.linspace(-4.0, 4.0, 41)
+    centre, width = 7 * np.sin(x) + 10, np.abs(np.sin(x)) + 0.3
+    train_x = np.sort(generator.uniform(-4, 4, 60))
+    draws = centre + 0.3 * generator.normal(size=(20, 1)) + 0.2 * generator.normal(size=(20, 41)).cumsum(1) / 3
+    probabilities = {"0.05": -1.645, "0.25": -0.674, "0.5": 0.0, "0.75": 0.674, "0.95": 1.645}
+    arrays = {
+        "x": x,
+        "train_x": train_x,
+        "train_y": 7 * np.sin(train_x) + 10 + generator.normal(size=60) * np.sin(train_x),
+        "draws": draws,
+        "prior_draws": generator.normal(size=(20, 41)).cumsum(1),
+        "samples": centre + width * generator.normal(size=(50, 41)),
+    }
+    plain: dict[str, Any] = {name: value.tolist() for name, value in arrays.items()}
+    plain["oracle"] = {"loc": [centre.tolist()], "scale": [(2 * np.abs(np.sin(x)) + 1e-3).tolist()]}
+    plain["quantiles"] = {name: (centre + z * width).tolist() for name, z in probabilities.items()}
+    plain["inducing"] = [
+        {"train_seconds": 0.1 * 2**k, "z": np.linspace(-1 - 0.3 * k, 1 + 0.3 * k, 10).tolist()} for k in range(8)
+    ]
+    return plain
+
+
+def write_store(path: Path, recipe: Recipe) -> Path:
+    """Fill a store through its own writing methods."""
+    generator = np.random.default_rng(0)
+    skill = {entry: 0.25 + 0.04 * index + recipe.shift for index, entry in enumerate(recipe.entries)}
+    skill.update({entry: 1.0 for entry in recipe.entries if entry == "constant"})
+    with Store.create(path) as store:
+        run = store.begin_run(
+            ["fsibench", "run", "uci", "--budget", "20s"],
+            {"name": "uci", "title": "Eight UCI sets"},
+            {"python": "3.11", "torch": "2.13.0", "cpu": "Test CPU", "calibration_seconds": 0.1},
+        )
+        for dataset, scale in recipe.datasets.items():
+            for split in range(recipe.splits):
+                difficulty = generator.lognormal(0.0, 0.1)
+                for entry in recipe.entries:
+                    if (entry, dataset) not in recipe.missing:
+                        _write_cell(store, run, recipe, entry, dataset, split, scale, skill[entry] * difficulty)
+        store.end_run(run, "finished")
+    return path
+
+
+def _write_cell(
+    store: Store, run: int, recipe: Recipe, entry: str, dataset: str, split: int, scale: float, skill: float
+) -> None:
+    generator = np.random.default_rng(abs(hash_text(f"{entry}/{dataset}/{split}/{recipe.budget}")))
+    status = recipe.failures.get((entry, dataset, split), "ok")
+    cell = f"{hash_text(f'{entry}|{dataset}|{split}|{recipe.budget}|{recipe.scheme}'):032x}"
+    store.start_cell(run, {
+        "id": cell, "entry": entry, "method": entry.split("[")[0], "options": "{}",
+        "note": recipe.notes.get(entry, ""), "dataset": dataset, "scheme": recipe.scheme, "split": split, "seed": 0,
+        "budget": recipe.budget or f"{recipe.seconds:g}s", "clock": "wall", "device": "cpu",
+        "data_fingerprint": "0", "code_version": "1",
+    })  # fmt: skip
+    once = entry in ("constant", "gp", "linear")
+    instants = [0.5] if once else [0.1 * 10 ** (k / 4) for k in range(40) if 0.1 * 10 ** (k / 4) <= recipe.seconds]
+    if status != "ok":
+        instants = instants[: len(instants) // 2]
+    overconfidence = 0.6 if entry == "vip" else 1.0
+    noise = generator.normal(size=recipe.num_test)
+    for step, seconds in enumerate(instants):
+        share = skill if once else skill + (1.0 - skill) * math.exp(-seconds / (0.1 * recipe.seconds))
+        row = scores(scale * share * noise, overconfidence * scale * share)
+        trace = {"loss": 3.0 - share}
+        if entry in recipe.doubtful:
+            trace |= {"rhat": 1.31, "ess": 12.0, "diagnostics_failed": True}
+        clocks = {"train_seconds": seconds * 1.01, "wall_seconds": seconds * 1.02, "cpu_seconds": seconds}
+        store.add_evaluation(cell, {"step": step, **clocks, **row, "trace": json.dumps(trace)})
+    if recipe.functions and dataset == "heteroscedastic":
+        store.add_artifact(cell, "functions", functions_payload(generator))
+    message = None if status == "ok" else recipe.message
+    seconds = (instants[-1] if instants else 0.05) * 1.01
+    store.finish_cell(cell, status, {
+        "message": message, "traceback": None if status == "ok" else f"Traceback:\n  {recipe.message}",
+        "num_train": 400, "num_test": recipe.num_test, "num_inputs": 13, "target_scale": scale,
+        "setup_seconds": 0.1, "train_seconds": seconds, "wall_seconds": seconds * 1.02, "cpu_seconds": seconds,
+        "predict_seconds": 0.2, "evaluate_seconds": 0.3, "total_seconds": seconds + 1.0,
+        "peak_memory_mb": 210.0 + 10 * len(entry), "contended": 0,
+    })  # fmt: skip
+
+
+def hash_text(text: str) -> int:
+    """A number that is the same in every process, unlike `hash`."""
+    import hashlib
+
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+@pytest.fixture
+def make_store(tmp_path: Path) -> Callable[..., Path]:
+    """`make_store(name="a", splits=2, ...)` writes a store with the given recipe and returns its path."""
+
+    def make(name: str = "results", **changes: Any) -> Path:
+        return write_store(tmp_path / f"{name}.sqlite", Recipe(**changes))
+
+    return make
