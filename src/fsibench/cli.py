@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -49,7 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_export(commands)
     _add_check(commands)
     for module in ("fsibench.reportcommand", "fsibench.datacommand", "fsibench.benchcommand"):
-        importlib.import_module(module).add_parser(commands)
+        if importlib.util.find_spec(module):
+            importlib.import_module(module).add_parser(commands)
     return parser
 
 

@@ -7,8 +7,8 @@ CRPS of a mixture, with A(m, v) = E|N(m, v)| = 2 s φ(m/s) + m (2 Φ(m/s) − 1)
 
     CRPS = 1/S Σₛ A(y − μₛ, σₛ²) − 1/(2 S²) Σₛₜ A(μₛ − μₜ, σₛ² + σₜ²)
 
-The pair sum costs S² per point. It equals ∫ F(1 − F) dt, which the trapezoid rule gives to about 1e-8 when its step is
-at most the smallest σₛ: fewer than S nodes nearly always suffice, and the pair sum remains for the rest.
+The pair sum costs S² per point. It equals ∫ F(1 − F) dt, which the trapezoid rule gives to about 1e-10 when its step is
+a little below the smallest σₛ: fewer than S nodes often suffice, and the pair sum remains for the rest.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-# Elements of the largest temporary of a chunked score: 2 million doubles are 16 MB, a handful of them live at a time.
-CHUNK_ELEMENTS = 2_000_000
+# Elements of the largest temporary of a chunked score: 1.6 MB of doubles stay in the cache.
+CHUNK_ELEMENTS = 200_000
 SQRT_2PI = math.sqrt(2.0 * math.pi)
-# The integrand F(1 − F) is below 1e-15 beyond this many standard deviations outside the components.
-TAIL = 8.0
+# The integrand F(1 − F) is below 1e-12 beyond this many standard deviations outside the components.
+TAIL = 7.0
+# Trapezoid step in units of the smallest scale. The error falls as exp(−π² / step²).
+STEP = 0.7
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,8 @@ class Predictive:
     def crps(self, y: Tensor, method: Literal["auto", "pairs", "integral"] = "auto") -> Tensor:
         """Continuous ranked probability score at each point, [N]; lower is better.
 
-        `pairs` is the closed form, `integral` the trapezoid rule with steps of at most the smallest scale, and
-        `auto` whichever is cheaper. Both work in chunks: memory does not grow with N or S.
+        `pairs` is the closed form, `integral` the trapezoid rule with steps below the smallest scale, and `auto`
+        whichever is cheaper. Both work in chunks: memory does not grow with N or S.
         """
         wide = self.double()
         y = y.detach().cpu().double()
@@ -124,8 +126,8 @@ class Predictive:
             return self.scale[0] / math.sqrt(math.pi)
         low = (self.loc - TAIL * self.scale).amin(0)
         high = (self.loc + TAIL * self.scale).amax(0)
-        intervals = ((high - low) / self.scale.amin(0)).ceil()  # [N]; a step of at most one smallest σ
-        by_integral = {"auto": intervals < self.num_components, "integral": intervals >= 0, "pairs": intervals < 0}
+        intervals = ((high - low) / (STEP * self.scale.amin(0))).ceil()  # [N]
+        by_integral = {"auto": intervals < self.num_components / 2, "integral": intervals >= 0, "pairs": intervals < 0}
         integral = by_integral[method]
         result = torch.empty(self.num_points, dtype=torch.float64)
         for rows in (integral.nonzero()[:, 0], (~integral).nonzero()[:, 0]):
@@ -145,21 +147,21 @@ class Predictive:
             steps = int(intervals[points[-1]])
             unit = torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64)[:, None]  # [G, 1]
             t = low[points] + unit * (high - low)[points]  # [G, n]
-            z = (t[:, None, :] - self.loc[:, points]) / self.scale[:, points]  # [G, S, n]
-            F = torch.special.ndtr(z).mean(1)  # [G, n]
-            result[points] = (F * (1.0 - F)).sum(0) * (high - low)[points] / steps
+            loc, inverse = self.loc[:, points], 1.0 / (math.sqrt(2.0) * self.scale[:, points])  # [S, n]
+            # 2F − 1 = mean erf((t − μ) / (√2 σ)), and F(1 − F) = (1 − (2F − 1)²) / 4
+            centred = (t[:, None, :] - loc).mul_(inverse).erf_().mean(1)  # [G, n]
+            result[points] = (1.0 - centred.square()).sum(0) * (high - low)[points] / (4.0 * steps)
         return result
 
     def _spread_by_pairs(self) -> Tensor:
         S = self.num_components
         first, second = torch.triu_indices(S, S, offset=1)
         off_diagonal = torch.zeros(self.num_points, dtype=torch.float64)
-        for pairs in _chunks(first.numel(), 4096):  # bounded whatever N is
-            s, t = first[pairs], second[pairs]
-            for points in _chunks(self.num_points, s.numel()):
-                difference = self.loc[s][:, points] - self.loc[t][:, points]
-                scale = torch.hypot(self.scale[s][:, points], self.scale[t][:, points])
-                off_diagonal[points] += _mean_absolute(difference, scale).sum(0)
+        for points in _chunks(self.num_points, S):
+            loc, scale = self.loc[:, points], self.scale[:, points]
+            for pairs in _chunks(first.numel(), loc.shape[1]):
+                s, t = first[pairs], second[pairs]
+                off_diagonal[points] += _mean_absolute(loc[s] - loc[t], torch.hypot(scale[s], scale[t])).sum(0)
         # A(0, 2σ²) = 2σ/√π on the diagonal
         diagonal = self.scale.sum(0) * 2.0 / math.sqrt(math.pi)
         return (2.0 * off_diagonal + diagonal) / (2.0 * S * S)

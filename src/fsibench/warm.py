@@ -15,6 +15,19 @@ registry.methods()
 registry.datasets()
 
 
+def _first_optimiser_step() -> None:
+    """The first step of any torch optimiser imports a good part of torch: seconds that belong to no method.
+
+    No backward pass: a process that has started autograd's engine must not fork.
+    """
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
+    torch.optim.Adam([parameter], fused=True).step()
+
+
+_first_optimiser_step()
+
+
 def run_in_fresh_process(cell: Cell, emit: Emit) -> None:
     """Set this process up for one fit, then run it."""
     torch.set_num_threads(1)
