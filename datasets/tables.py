@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from fsibench.data import Description, Table, TableDataset
-from fsibench.sources import chain
+import numpy as np
+
+from fsibench.data import Description, Rows, Table, TableDataset
+from fsibench.sources import cache, chain
 from fsibench.sources.passport import Passport, passports
 
 DATA = Path(__file__).parent / "data"
@@ -16,30 +20,63 @@ DATA = Path(__file__).parent / "data"
 class PassportTable(TableDataset):
     """A table that is known by its passport."""
 
+    folder: ClassVar[Path] = DATA
+
     @property
     def passport(self) -> Passport:
-        return passports(DATA)[self.name]
+        return passports(self.folder)[self.name]
 
     def describe(self) -> Description:
         passport = self.passport
+        source, available = chain.whereabouts(passport, self.folder)
         return Description(
             name=self.name,
             rows=passport.rows,
             inputs=len(passport.columns),
             target=passport.target,
-            source="bundled",
-            available=(DATA / f"{self.name}.csv.gz").exists(),
+            source=source,
+            available=available,
             licence=passport.licence,
             citation=passport.citation,
             note="; ".join(filter(None, [passport.note, passport.ethics])),
         )
 
     def fingerprint(self) -> str:
-        known = self.passport.sha256
-        return known if known is not None else self.table().fingerprint()
+        """The passport's hash; where it has none, the hash of the table that is in use here."""
+        if self.passport.sha256 is not None:
+            return self.passport.sha256
+        self.table()
+        record = cache.record_of(self.name)
+        assert record is not None, "the table was just read"
+        return str(record["sha256"])
 
     def table(self) -> Table:
-        return chain.load(self.passport, DATA)
+        return chain.load(self.passport, self.folder)
 
 
-DATASETS = tuple(PassportTable(name) for name in passports(DATA))
+@dataclass(frozen=True)
+class OfficialTable(PassportTable):
+    """A table whose provider fixed a split: the first rows train, the rest test, whatever the scheme and the index."""
+
+    official_split: bool = False
+
+    def fingerprint(self) -> str:
+        if not self.official_split:
+            return super().fingerprint()
+        return hashlib.sha256(f"{super().fingerprint()} official".encode()).hexdigest()
+
+    def split_rows(self, num_rows: int, scheme: str, index: int) -> tuple[Rows, Rows]:
+        if not self.official_split:
+            return super().split_rows(num_rows, scheme, index)
+        num_train = self.passport.official_train_rows
+        assert num_train is not None
+        rows = np.arange(num_rows)
+        return rows[:num_train], rows[num_train:]
+
+
+def _dataset(passport: Passport) -> PassportTable:
+    kind = PassportTable if passport.official_train_rows is None else OfficialTable
+    return kind(passport.name)
+
+
+DATASETS = tuple(_dataset(passport) for passport in passports(DATA).values())

@@ -29,6 +29,7 @@ SPLIT_TEST_ROWS = {"large": 10_000}
 SPLIT_SCHEMES = (*SPLIT_SHARES, *SPLIT_TEST_ROWS)
 NUM_SPLITS = 20
 
+LARGE_TABLE_VALUES = 2_000_000  # beyond this many inputs a table is prepared on disk and memory-mapped
 BLOCK_ROWS = 1 << 16  # rows handled at a time wherever a table may not fit in memory
 
 
@@ -96,6 +97,9 @@ class Dataset(abc.ABC):
     def split(self, scheme: str, index: int) -> Split:
         """The index-th train/test division under a scheme of `SPLIT_SCHEMES`."""
 
+    def fetch(self) -> None:  # noqa: B027 (nothing to do unless the data lie elsewhere)
+        """Bring the data onto this machine; a DataError says how to help if that cannot be done."""
+
 
 @dataclass(frozen=True)
 class TableDataset(Dataset):
@@ -113,6 +117,9 @@ class TableDataset(Dataset):
         table = self.table()
         train, test = self.split_rows(len(table), scheme, index)
         return Split(table.x[train], table.y[train], table.x[test], table.y[test])
+
+    def fetch(self) -> None:
+        self.table()
 
 
 def split_rows(num_rows: int, scheme: str, index: int) -> tuple[Rows, Rows]:
@@ -202,7 +209,17 @@ class Prepared:
 
 
 def prepare(dataset: Dataset, scheme: str, index: int) -> Prepared:
-    """Load, split and standardise; no test row has any part in the standardisation."""
+    """Load, split and standardise; no test row has any part in the standardisation.
+
+    Large tables come as memory maps of rows that were standardised once and kept in the cache folder.
+    """
+    if isinstance(dataset, TableDataset):
+        table = dataset.table()
+        if table.x.size > LARGE_TABLE_VALUES:
+            from fsibench.sources import prepared  # the cache is needed by large tables only
+
+            key = f"{dataset.fingerprint()[:32]}-{scheme}-{index}"
+            return prepared.mapped(key, table, lambda: dataset.split_rows(len(table), scheme, index))
     split = dataset.split(scheme, index)
     standardiser = Standardiser.of(split.train_x, split.train_y)
     return Prepared(

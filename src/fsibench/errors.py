@@ -22,6 +22,10 @@ class DataError(UsageError):
     """A data set is absent, broken, or not what its passport says."""
 
 
+class Unreachable(DataError):
+    """A place on the network could not be reached, or gave nothing whole, however often it was asked."""
+
+
 class StoreError(UsageError):
     """A result store cannot be read or written."""
 

@@ -1,24 +1,268 @@
-"""The way to a table: local cache, mirror folder, package, OpenML, UCI archive; the first that has it is verified."""
+"""The way to a table: local cache, mirror folder, package, OpenML, UCI archive; the first that has it is verified.
+
+The cache is repaired if it is damaged. A file in the mirror folder was put there on purpose, so a wrong one is an
+error. A remote place that sends something else is passed over with a warning, and the next one is asked.
+"""
 
 from __future__ import annotations
 
+import itertools
+import logging
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from fsibench.data import Table
-from fsibench.errors import DataError
-from fsibench.sources.passport import Passport
-from fsibench.sources.reading import read_table
+from fsibench.data import Floats, Table
+from fsibench.errors import DataError, Unreachable
+from fsibench.sources import cache
+from fsibench.sources.passport import Passport, Source
+from fsibench.sources.reading import Raw, read_table
+
+logger = logging.getLogger(__name__)
+
+MIRROR_ENDINGS = (".csv.gz", ".parquet", ".csv")
 
 
-def load(passport: Passport, bundled: Path) -> Table:
-    """The verified table of a passport."""
-    path = bundled / f"{passport.name}.csv.gz"
-    if not path.exists():
-        raise DataError(f"data set {passport.name!r} is not here.")
-    with read_table(path) as raw:
-        values = np.concatenate(list(raw.blocks))
-    table = Table(values[:, :-1], values[:, -1], raw.names[:-1], raw.names[-1])
-    passport.check(table, str(path))
+class _Variant(Exception):
+    """A known near copy: right to refuse as the table, wrong to call an error."""
+
+
+def load(passport: Passport, bundled: Path | None = None) -> Table:
+    """The verified table of a passport, fetched if it has to be."""
+    name = passport.name
+    table = cache.read_table(name, passport.sha256)
+    if table is not None:
+        logger.info("%s: found in the cache", name)
+        return table
+    logger.info("%s: not in the cache", name)
+    local = bundled_file(passport, bundled)
+    if local is not None and mirror_file(name) is None:
+        return _in_package(passport, local)
+    with cache.lock(name):
+        table = cache.read_table(name, passport.sha256)  # another process may have fetched it while we waited
+        return table if table is not None else _fetched(passport, local)
+
+
+def mirror_file(name: str) -> Path | None:
+    """The file of that name in the mirror folder, if there is a mirror folder and it has one."""
+    folder = os.environ.get("FSIBENCH_MIRROR")
+    if not folder:
+        return None
+    if not Path(folder).is_dir():
+        raise DataError(f"the mirror folder {folder} (--mirror or FSIBENCH_MIRROR) does not exist.")
+    files = (Path(folder) / f"{name}{ending}" for ending in MIRROR_ENDINGS)
+    return next((file for file in files if file.is_file()), None)
+
+
+def bundled_file(passport: Passport, folder: Path | None) -> Path | None:
+    file = folder / f"{passport.name}.csv.gz" if folder is not None else None
+    return file if file is not None and file.is_file() else None
+
+
+def whereabouts(passport: Passport, bundled: Path | None = None) -> tuple[str, bool]:
+    """Where the table would come from, and whether it is on this machine now."""
+    record = cache.record_of(passport.name)
+    if record is not None and passport.sha256 in (None, record.get("sha256")):
+        return f"cache ({record.get('origin')})", True
+    if mirror_file(passport.name) is not None:
+        return "mirror", True
+    if bundled_file(passport, bundled) is not None:
+        return "bundled", True
+    return ", then ".join(source.describe() for source in passport.sources) or "your own file", False
+
+
+def converted(key: str, origin: str, make: Callable[[Path], object]) -> Table:
+    """The cached table under `key` if it was made from `origin`; else `make` fills a folder with it now."""
+    table = _made_from(key, origin)
+    if table is not None:
+        return table
+    with cache.lock(key):
+        table = _made_from(key, origin)
+        if table is None:
+            with cache.replacing(cache.table_folder(key)) as staging:
+                make(staging)
+            table = cache.read_table(key)
+    assert table is not None, "just written under our own lock"
     return table
+
+
+def _made_from(key: str, origin: str) -> Table | None:
+    record = cache.record_of(key)
+    return cache.read_table(key) if record is not None and record.get("origin") == origin else None
+
+
+# --- each place -------------------------------------------------------------------------------------------------
+
+
+def _in_package(passport: Passport, file: Path) -> Table:
+    logger.info("%s: bundled with fsibench", passport.name)
+    with read_table(file) as raw:
+        blocks = list(_selected(raw, passport, str(file)))
+    table = Table(
+        np.concatenate([x for x, _ in blocks]),
+        np.concatenate([y for _, y in blocks]),
+        passport.columns,
+        passport.target,
+    )
+    passport.check(table, str(file))
+    return table
+
+
+def _fetched(passport: Passport, local: Path | None) -> Table:
+    file = mirror_file(passport.name)
+    if file is not None:
+        try:
+            return _from_mirror(passport, file)
+        except _Variant as variant:
+            logger.warning("%s: %s is passed over: it is a known variant, %s", passport.name, file, variant)
+    if local is not None:
+        return _in_package(passport, local)
+    return _from_afar(passport)
+
+
+def _from_afar(passport: Passport) -> Table:
+    failures, out_of_reach = [], set()
+    for source in passport.sources:
+        for label, attempt in _attempts(passport, source):
+            if source.kind in out_of_reach:
+                continue
+            logger.info("%s: asking %s", passport.name, label)
+            try:
+                return attempt()
+            except DataError as error:
+                logger.warning("%s: %s", passport.name, error)
+                failures.append(str(error).rstrip(". "))
+                if isinstance(error, Unreachable):
+                    out_of_reach.add(source.kind)
+    raise DataError(_absent(passport, failures))
+
+
+def _from_mirror(passport: Passport, file: Path) -> Table:
+    logger.info("%s: mirror file %s", passport.name, file)
+    with cache.replacing(cache.table_folder(passport.name)) as staging, read_table(file) as raw:
+        table = _kept(passport, raw, staging, f"mirror, {file.name}", str(file))
+        variant = passport.variants.get(table.fingerprint())
+        if variant is not None:
+            raise _Variant(variant)
+        passport.check(table, str(file))
+    return _moved(passport)
+
+
+def _attempts(passport: Passport, source: Source) -> Iterator[tuple[str, Callable[[], Table]]]:
+    if source.kind == "uci":
+        yield source.describe(), lambda: _from_uci(passport, source)
+    else:
+        for arff in (False, True):  # a broken Parquet file does not mean that the ARFF file is broken too
+            label = f"{source.describe()}{' (ARFF)' if arff else ''}"
+            yield label, lambda arff=arff: _from_openml(passport, source, arff)  # type: ignore[misc]
+
+
+def _from_openml(passport: Passport, source: Source, arff: bool) -> Table:
+    from fsibench.sources import openml_client
+
+    with cache.replacing(cache.table_folder(passport.name)) as staging:
+        with cache.workplace(passport.name) as place:
+            raw, target = openml_client.fetch(source.id, source.target, source.drop, place, arff=arff)
+            raw = _target_last(raw, raw.names.index(target), ())
+            table = _kept(passport, _renamed(raw, passport), staging, source.describe(), source.describe())
+        passport.check(table, source.describe())
+    return _moved(passport)
+
+
+def _from_uci(passport: Passport, source: Source) -> Table:
+    from fsibench.sources.download import download, uci_address  # network modules cost a start-up time few need
+
+    url = uci_address() + source.path
+    with cache.replacing(cache.table_folder(passport.name)) as staging:
+        with cache.workplace(passport.name) as place:
+            file = place / Path(source.path).name
+            download(url, file, sha256=source.sha256, limit=_plausible_bytes(passport))
+            reading = read_table(
+                file, delimiter=source.delimiter, header=source.header, members=source.members, sheet=source.sheet
+            )
+            with reading as raw:
+                ordered = _target_last(raw, source.target_column, source.drop_columns)
+                table = _kept(passport, _renamed(ordered, passport), staging, source.describe(), url)
+        passport.check(table, url)
+    return _moved(passport)
+
+
+def _plausible_bytes(passport: Passport) -> int:
+    """No honest file of this table is larger: 32 characters a number, and room for whatever else an archive holds."""
+    return 32 * passport.rows * (len(passport.columns) + 1) + (1 << 26)
+
+
+def _absent(passport: Passport, failures: list[str]) -> str:
+    reason = f" and could not be fetched ({'; '.join(failures)})" if failures else " and has no public source"
+    names = " or ".join(f"{passport.name}{ending}" for ending in MIRROR_ENDINGS[:2])
+    shape = f"{passport.rows} rows, columns {_shortened(passport.columns)} and last {passport.target}"
+    return (
+        f"data set {passport.name!r} is not on this machine{reason}: put {names} ({shape}) into a folder "
+        "and name that folder with --mirror or FSIBENCH_MIRROR."
+    )
+
+
+def _shortened(names: tuple[str, ...]) -> str:
+    return ", ".join(names if len(names) <= 20 else (*names[:3], "...", *names[-3:]))
+
+
+# --- raw columns to the passport's columns ----------------------------------------------------------------------
+
+
+def _kept(passport: Passport, raw: Raw, staging: Path, origin: str, described: str) -> Table:
+    blocks = _at_most(_selected(raw, passport, described), passport, described)
+    return cache.write_table(staging, passport.columns, passport.target, blocks, origin)
+
+
+def _moved(passport: Passport) -> Table:
+    table = cache.read_table(passport.name)
+    assert table is not None, "just written under our own lock"
+    return table
+
+
+def _selected(raw: Raw, passport: Passport, origin: str) -> Iterator[tuple[Floats, Floats]]:
+    """The passport's inputs and target by name, wherever they stand; other columns are refused."""
+    names = (*passport.columns, passport.target)
+    missing, extra = set(names) - set(raw.names), set(raw.names) - set(names)
+    if missing or extra:
+        parts = [f"no column {_shortened(tuple(sorted(missing)))}"] if missing else []
+        parts += [f"unknown column {_shortened(tuple(sorted(extra)))}"] if extra else []
+        raise DataError(f"{origin} is not the data set {passport.name!r}: {'; '.join(parts)}.")
+    order = [raw.names.index(name) for name in names]
+    for block in raw.blocks:
+        yield block[:, order[:-1]], block[:, order[-1]]
+
+
+def _at_most(
+    blocks: Iterator[tuple[Floats, Floats]], passport: Passport, origin: str
+) -> Iterator[tuple[Floats, Floats]]:
+    """Stop as soon as there are too many rows: a file without end must not fill the disk."""
+    rows = 0
+    for x, y in blocks:
+        rows += len(y)
+        if rows > passport.rows:
+            raise DataError(f"{origin} is not the data set {passport.name!r}: more than {passport.rows} rows.")
+        yield x, y
+
+
+def _target_last(raw: Raw, target: int, drop: tuple[int, ...]) -> Raw:
+    """Columns without the dropped ones, the target at the end."""
+    blocks = iter(raw.blocks)
+    first = next(blocks, None)
+    if first is None:
+        return Raw((), iter(()))
+    target %= first.shape[1]
+    order = [column for column in range(first.shape[1]) if column != target and column not in drop] + [target]
+    names = tuple(raw.names[column] for column in order) if raw.names else ("",) * len(order)
+    return Raw(names, (block[:, order] for block in itertools.chain([first], blocks)))
+
+
+def _renamed(raw: Raw, passport: Passport) -> Raw:
+    """The provider's columns under the passport's names, by position; the hash tells if the order is another."""
+    names = (*passport.columns, passport.target)
+    if raw.names and len(raw.names) != len(names):
+        found = ", ".join(filter(None, raw.names[:20]))
+        raise DataError(f"{len(raw.names)} columns instead of {len(names)}" + (f" ({found})" if found else ""))
+    return Raw(names, raw.blocks)

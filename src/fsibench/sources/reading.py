@@ -30,7 +30,7 @@ LARGEST_TABLE_BYTES = 1 << 36  # as float64; beyond it a Parquet header is a bom
 LARGEST_EXPANSION = 200
 FREE_EXPANSION_BYTES = 1 << 26
 
-_ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile, NotImplementedError, RuntimeError)
+_ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
 
 
 @dataclass(frozen=True)
@@ -41,24 +41,18 @@ class Raw:
     blocks: Iterator[Floats]
 
 
-def read_file(
+@contextlib.contextmanager
+def read_table(
     path: Path, *, delimiter: str = ",", header: bool = True, members: Sequence[str] = (), sheet: str = ""
 ) -> Iterator[Raw]:
-    """As a context: the table in a file, by the ending of its name (or of the last archive member's name)."""
-    return _opened(path, delimiter, header, members, sheet)
-
-
-read_table = contextlib.contextmanager(read_file)
-
-
-def _opened(path: Path, delimiter: str, header: bool, members: Sequence[str], sheet: str) -> Iterator[Raw]:
+    """The table in a file, by the ending of its name (or of the last archive member's name)."""
     last = members[-1] if members else path.name
     try:
         with contextlib.ExitStack() as stack:
             if last.endswith((".parquet", ".pq")):
                 yield read_parquet(path)
                 return
-            stream: IO[bytes] = stack.enter_context(path.open("rb"))
+            stream: IO[bytes] = stack.enter_context(_open(path))
             for member in members:
                 stream = stack.enter_context(open_member(stream, member, path.name))
             if last.endswith(".xlsx"):
@@ -73,6 +67,13 @@ def _opened(path: Path, delimiter: str, header: bool, members: Sequence[str], sh
         raise DataError(f"{path.name} is damaged or not what its name says: {error}.") from error
 
 
+def _open(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+
+
 # --- archives ---------------------------------------------------------------------------------------------------
 
 
@@ -84,7 +85,10 @@ def open_member(archive: IO[bytes], member: str, origin: str) -> IO[bytes]:
             raise DataError(f"{origin} is refused: its member {name!r} would be written outside the archive's folder.")
     if member not in opened.namelist():
         raise DataError(f"{origin} has no member {member!r}; it holds {', '.join(opened.namelist()[:10])}.")
-    stream = opened.open(member)
+    try:
+        stream = opened.open(member)
+    except (NotImplementedError, RuntimeError) as error:  # an unknown compression, a password
+        raise DataError(f"{origin}: the member {member!r} cannot be unpacked: {error}.") from error
     seekable = member.endswith((".zip", ".xlsx"))
     guarded = _guarded(stream, opened.getinfo(member).compress_size, origin)
     return io.BytesIO(guarded.read()) if seekable else guarded

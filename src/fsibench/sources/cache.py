@@ -1,0 +1,206 @@
+"""The cache folder: whole tables or none, one writer at a time, damage noticed.
+
+A table is a folder `tables/NAME` with `x.f64` [N, D] and `y.f64` [N] (little-endian float64, row by row) and
+`table.json`. It is written beside the cache proper and moved into place by one rename, so that a process killed at
+any moment leaves either the old state or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsibench.data import Floats, Table
+from fsibench.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+
+
+def folder() -> Path:
+    """FSIBENCH_CACHE, or `fsibench` in the user's cache folder."""
+    if chosen := os.environ.get("FSIBENCH_CACHE"):
+        return Path(chosen).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "fsibench"
+
+
+def table_folder(name: str) -> Path:
+    return folder() / "tables" / name
+
+
+# --- one writer, whole folders ----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def lock(name: str) -> Iterator[None]:
+    """Hold `name` against other processes; released by the system even if this one is killed."""
+    path = folder() / "locks" / f"{name}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("w")
+    except OSError as error:
+        raise unwritable(error) from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logger.info("%s: waiting for another process that is fetching it", name)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A new folder to fill, which becomes `target` if the block succeeds and vanishes if it does not.
+
+    The caller holds the lock of `target`'s name, so whatever lies in the same staging place is a dead process's.
+    """
+    staging = folder() / "staging" / target.name
+    try:
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield staging
+        for path in staging.iterdir():
+            _flush_to_disk(path)
+        discard(target)
+        staging.rename(target)
+    except OSError as error:
+        raise unwritable(error) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def workplace(name: str) -> Iterator[Path]:
+    """A folder for downloads that vanishes afterwards; under the lock of `name`, like `replacing`."""
+    place = folder() / "downloads" / name
+    shutil.rmtree(place, ignore_errors=True)  # left behind by a killed process
+    try:
+        place.mkdir(parents=True)
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def discard(target: Path) -> None:
+    """Remove a cached folder in one step: half-deleted tables must not be seen either."""
+    if target.exists():
+        grave = Path(tempfile.mkdtemp(dir=target.parent, prefix=".removed-"))
+        target.rename(grave / target.name)
+        shutil.rmtree(grave, ignore_errors=True)
+
+
+def _flush_to_disk(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def unwritable(error: OSError) -> DataError:
+    reason = error.strerror or str(error)
+    return DataError(f"the cache folder {folder()} cannot be used ({reason}); choose another with FSIBENCH_CACHE.")
+
+
+# --- tables -----------------------------------------------------------------------------------------------------
+
+
+def write_table(
+    staging: Path, columns: tuple[str, ...], target: str, blocks: Iterable[tuple[Floats, Floats]], origin: str
+) -> Table:
+    """Write blocks (x [n, D], y [n]) into a staging folder and give back the table, memory-mapped."""
+    rows = 0
+    with (staging / "x.f64").open("wb") as x_file, (staging / "y.f64").open("wb") as y_file:
+        for x, y in blocks:
+            x_file.write(np.ascontiguousarray(x, dtype="<f8").tobytes())
+            y_file.write(np.ascontiguousarray(y, dtype="<f8").tobytes())
+            rows += len(y)
+    if rows < 2:
+        raise DataError(f"{origin} has {rows} rows; a data set needs at least 2.")
+    table = _mapped(staging, rows, columns, target)
+    _write_record(staging, table, table.fingerprint(), origin)
+    return table
+
+
+def read_table(name: str, sha256: str | None = None, *, thorough: bool = False) -> Table | None:
+    """The cached table; None if there is none, if it is damaged, or if it is not the one with this sha256.
+
+    Values are hashed again only if the files changed since they were written, or if `thorough`.
+    """
+    place = table_folder(name)
+    try:
+        record = json.loads((place / "table.json").read_text(encoding="utf-8"))
+        table = _mapped(place, record["rows"], tuple(record["columns"]), record["target"])
+        intact = record["format"] == FORMAT and _intact(place, table, record, thorough)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        logger.warning("%s: the cached copy in %s is damaged (%s); it will be replaced", name, place, error)
+        return None
+    if not intact:
+        logger.warning("%s: the cached copy in %s is damaged (other values); it will be replaced", name, place)
+        return None
+    if sha256 is not None and record["sha256"] != sha256:
+        logger.warning("%s: the cached copy in %s is another table; it will be replaced", name, place)
+        return None
+    return table
+
+
+def record_of(name: str) -> dict[str, Any] | None:
+    """What `table.json` says, without a look at the values."""
+    try:
+        record: dict[str, Any] = json.loads((table_folder(name) / "table.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return record
+
+
+def _mapped(place: Path, rows: int, columns: tuple[str, ...], target: str) -> Table:
+    """Copy-on-write maps: they can be handed to code that wants writable arrays, and the files stay as they are."""
+    shape = (rows, len(columns))
+    for file, size in (("x.f64", 8 * shape[0] * shape[1]), ("y.f64", 8 * rows)):
+        if (place / file).stat().st_size != size:
+            raise ValueError(f"{file} has {(place / file).stat().st_size} bytes instead of {size}")
+    x = np.memmap(place / "x.f64", dtype="<f8", mode="c", shape=shape)
+    return Table(x, np.memmap(place / "y.f64", dtype="<f8", mode="c", shape=(rows,)), columns, target)
+
+
+def _intact(place: Path, table: Table, record: dict[str, Any], thorough: bool) -> bool:
+    if not thorough and record["stamps"] == _stamps(place):
+        return True
+    if table.fingerprint() != record["sha256"]:
+        return False
+    with contextlib.suppress(OSError):  # a read-only cache works too; it is only hashed more often
+        _write_record(place, table, record["sha256"], record["origin"])
+    return True
+
+
+def _stamps(place: Path) -> dict[str, list[int]]:
+    status = {file: (place / file).stat() for file in ("x.f64", "y.f64")}
+    return {file: [found.st_size, found.st_mtime_ns] for file, found in status.items()}
+
+
+def _write_record(place: Path, table: Table, sha256: str, origin: str) -> None:
+    record = {
+        "format": FORMAT,
+        "rows": len(table),
+        "columns": list(table.columns),
+        "target": table.target,
+        "sha256": sha256,
+        "origin": origin,
+        "stamps": _stamps(place),
+    }
+    temporary = place / "table.json.new"
+    temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(place / "table.json")

@@ -1,0 +1,139 @@
+"""Tables from OpenML through its own client, by pinned id.
+
+The client works in a private folder that is thrown away, since it neither checks Parquet files nor replaces broken
+ones; what it brings is verified and kept in our own cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsibench.data import BLOCK_ROWS, Floats
+from fsibench.errors import DataError, Unreachable
+from fsibench.sources.download import STALL_SECONDS
+from fsibench.sources.reading import Raw, require_finite, require_unique
+
+logger = logging.getLogger(__name__)
+
+PROBE_SECONDS = 5.0
+
+
+def fetch(identity: int, target: str, drop: tuple[str, ...], workplace: Path, *, arff: bool) -> tuple[Raw, str]:
+    """The table under an id and the name of its target. Without a target the provider's own is taken.
+
+    Columns that the provider marks as row names or to be ignored, and targets other than the chosen one, are left out.
+    """
+    origin = f"OpenML {identity}"
+    client = _client()
+    with _settings(client, workplace, arff):
+        _require_server(client.config.server, origin)
+        try:
+            dataset = client.datasets.get_dataset(
+                identity, download_data=True, download_qualities=False, download_features_meta_data=False
+            )
+            frame = dataset.get_data(include_ignore_attribute=True, dataset_format="dataframe")[0]
+        except Exception as error:  # the client lets errors of requests, urllib3, minio, pandas and liac-arff through
+            raise _explained(error, origin) from error
+    names = require_unique(tuple(map(str, frame.columns)), origin)
+    targets = [name.strip() for name in (dataset.default_target_attribute or "").split(",") if name.strip()]
+    chosen = _chosen_target(target, targets, names, identity)
+    unwanted = {*drop, *targets, *(dataset.ignore_attribute or ())} - {chosen}
+    kept = tuple(name for name in names if name not in unwanted)
+    return Raw(kept, _blocks(frame, kept, origin)), chosen
+
+
+def _client() -> Any:
+    try:
+        import openml
+    except ImportError:
+        raise DataError("the openml client is not installed (pip install 'fsibench[openml]')") from None
+    return openml
+
+
+@contextlib.contextmanager
+def _settings(client: Any, workplace: Path, arff: bool) -> Iterator[None]:
+    """Private cache, a limit on silence, and the choice between Parquet and ARFF; everything put back afterwards."""
+    cache, timeout = client.config._root_cache_directory, socket.getdefaulttimeout()
+    skip = os.environ.get("OPENML_SKIP_PARQUET")
+    client.config.set_root_cache_directory(str(workplace))
+    socket.setdefaulttimeout(STALL_SECONDS)  # the client sets none of its own: a silent server would hang it for ever
+    if arff:
+        os.environ["OPENML_SKIP_PARQUET"] = "true"
+    try:
+        yield
+    finally:
+        client.config.set_root_cache_directory(str(cache))
+        socket.setdefaulttimeout(timeout)
+        if arff:
+            os.environ.pop("OPENML_SKIP_PARQUET")
+            os.environ.update({} if skip is None else {"OPENML_SKIP_PARQUET": skip})
+
+
+def _require_server(server: str, origin: str) -> None:
+    """A quick knock: without it the client spends a quarter of a minute on a machine that is offline."""
+    parts = urllib.parse.urlsplit(server)
+    host = parts.hostname or ""
+    if parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
+        return  # only the proxy can tell
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        socket.create_connection((host, port), timeout=PROBE_SECONDS).close()
+    except OSError as error:
+        raise Unreachable(f"{origin}: no connection to {host} ({error.strerror or error})") from error
+
+
+def _explained(error: Exception, origin: str) -> DataError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0][:200].rstrip(". ")
+    kind = Unreachable if isinstance(error, OSError) and not isinstance(error, FileNotFoundError) else DataError
+    return kind(f"{origin}: {reason or type(error).__name__}")
+
+
+def _chosen_target(target: str, targets: list[str], names: tuple[str, ...], identity: int) -> str:
+    if not target and len(targets) != 1:
+        choice = ", ".join(targets or names)
+        raise DataError(f"OpenML {identity} names no single target; write openml:{identity}?target=NAME with {choice}")
+    chosen = target or targets[0]
+    if chosen not in names:
+        raise DataError(f"OpenML {identity} has no column {chosen!r}; it has {', '.join(names)}")
+    return chosen
+
+
+def _blocks(frame: Any, names: tuple[str, ...], origin: str) -> Iterator[Floats]:
+    columns = [_numbers(frame[name], name, origin) for name in names]
+    for start in range(0, len(frame), BLOCK_ROWS):
+        block = np.stack([column[start : start + BLOCK_ROWS] for column in columns], axis=1)
+        yield require_finite(block, names, start, origin)
+
+
+def _numbers(column: Any, name: str, origin: str) -> Floats:
+    """float64 at once: small whole numbers arrive as uint8, where a difference would wrap round."""
+    import pandas
+
+    if isinstance(column.dtype, pandas.CategoricalDtype):
+        return _category_numbers(column, name, origin)
+    if not (pandas.api.types.is_numeric_dtype(column.dtype) or pandas.api.types.is_bool_dtype(column.dtype)):
+        raise DataError(f"{origin}, column {name!r}: {column.dtype} values are not numbers")
+    values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
+
+
+def _category_numbers(column: Any, name: str, origin: str) -> Floats:
+    """Numeric labels become their numbers; other labels their place in the provider's list, and that is said."""
+    labels = list(column.cat.categories)
+    try:
+        codes = np.array([float(label) for label in labels])
+    except (TypeError, ValueError):
+        logger.info("%s, column %r: labels %s are numbered 0, 1, ...", origin, name, ", ".join(map(str, labels[:10])))
+        codes = np.arange(len(labels), dtype=np.float64)
+    known: Floats = np.append(codes, np.nan)[column.cat.codes.to_numpy()]  # code -1, a missing value, meets the nan
+    return known
