@@ -138,8 +138,7 @@ class MeanFieldNetwork:
 
     @torch.no_grad()
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
-        weights = split_weights(self.draw_weights(num_draws, generator), self.widths)
-        return sampled_network(x, weights, split_biases(self.biases, self.widths))
+        return sampled_network(x, self.draw_weights(num_draws, generator), self.biases, self.widths)
 
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
@@ -152,7 +151,7 @@ class MeanFieldNetwork:
             wide, narrow = (math.exp(scale) for scale in self.options.mixture_log_scales)
             is_wide = torch.rand(shape, generator=generator, device=x.device) < self.options.mixture_weight
             w *= torch.where(is_wide, wide, narrow)
-        return sampled_network(x, split_weights(w, self.widths), split_biases(self.biases, self.widths))
+        return sampled_network(x, w, self.biases, self.widths)
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:

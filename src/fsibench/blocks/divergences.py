@@ -17,7 +17,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fsibench.blocks.likelihoods import LOG_2PI
 
@@ -52,11 +51,3 @@ def diagonal_gaussian_kl(mean: Tensor, log_variance: Tensor, prior_log_variance:
 def diagonal_gaussian_entropy(log_variance: Tensor) -> Tensor:
     """½ Σ_j (1 + log 2π + s_j)."""
     return 0.5 * (log_variance.sum() + log_variance.numel() * (1.0 + LOG_2PI))
-
-
-def discriminator_loss(logits_first: Tensor, logits_second: Tensor) -> Tensor:
-    """Cross-entropy of a classifier T whose optimum is log(first/second).
-
-    ½ [ mean softplus(−T(first)) + mean softplus(T(second)) ]
-    """
-    return 0.5 * (functional.softplus(-logits_first).mean() + functional.softplus(logits_second).mean())

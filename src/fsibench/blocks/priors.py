@@ -13,14 +13,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fsibench.blocks.conditionals import Conditional, gaussian_conditional, low_rank_conditional
+from fsibench.blocks.linalg import JITTER
 from fsibench.blocks.networks import (
     MLP,
     DropoutMasks,
     kept_scale,
     num_weights,
     sampled_network,
-    split_biases,
-    split_weights,
     weight_shapes,
 )
 
@@ -44,6 +44,21 @@ class Prior(abc.ABC):
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Fresh functions at x: [S, N]."""
         return self.functions(x, self.draw_noise(num_draws, generator))
+
+    def condition(
+        self,
+        x: Tensor,
+        z: Tensor,
+        u: Tensor,
+        noise: Tensor,
+        dropout: DropoutMasks | None = None,
+        jitter: float = JITTER,
+    ) -> Conditional:
+        """p(f(x) | f(z) = u) under a Gaussian process with the moments of the functions that belong to `noise`."""
+        f = self.functions(torch.cat([x, z]), noise, dropout)  # one pass for both
+        f_x, f_z = torch.split_with_sizes(f, [len(x), len(z)], 1)
+        mean, variance = gaussian_conditional(f_x, f_z, u, jitter)
+        return Conditional(mean, variance, f_z)
 
 
 class BNNPrior(Prior):
@@ -89,8 +104,7 @@ class BNNPrior(Prior):
 
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
         weights = torch.addcmul(self.means, self.log_scales.exp(), noise)  # [S, P]
-        matrices, biases = split_weights(weights, self.widths), split_biases(self.biases, self.widths)
-        return sampled_network(x, matrices, biases, dropout)
+        return sampled_network(x, weights, self.biases, self.widths, dropout)
 
 
 class NeuralSamplerPrior(Prior):
@@ -135,3 +149,18 @@ class NeuralSamplerPrior(Prior):
         masks = dropout.masks(len(x) + len(noise), sum(widths), self.input_network.flat)
         at_inputs, at_noise = (torch.split_with_sizes(part, list(widths), 1) for part in masks.tensor_split([len(x)]))
         return self.input_network(x, list(at_inputs)), self.noise_network(noise, list(at_noise))
+
+    def condition(
+        self,
+        x: Tensor,
+        z: Tensor,
+        u: Tensor,
+        noise: Tensor,
+        dropout: DropoutMasks | None = None,
+        jitter: float = JITTER,
+    ) -> Conditional:
+        """The same conditional, computed in the R dimensions that this process has."""
+        a, v = self.factors(torch.cat([x, z]), noise, dropout)
+        a_x, a_z = torch.split_with_sizes(a, [len(x), len(z)])
+        mean, variance = low_rank_conditional(a_x, a_z, v, u, jitter)
+        return Conditional(mean, variance, v @ a_z.mT)

@@ -1,0 +1,302 @@
+"""Sparse implicit processes: an implicit posterior over the values of an implicit process at inducing inputs.
+
+Rodríguez-Santana, Zaldivar, Hernández-Lobato: Function-space inference with sparse implicit processes, ICML 2022.
+
+    q(f, u) = p_θ(f | u) q_φ(u),   u = f(Z),
+
+with p_θ(f | u) the Gaussian conditional of sampled prior moments and q_φ(u) a network fed with noise. Minimised, per
+observation:
+
+    −1/B Σ_i ℓ_α(y_i) + β/N ½ [ KL(q_φ(u) ‖ p_θ(u)) + KL(p_θ(u) ‖ q_φ(u)) ]
+
+ℓ_α is the alpha-energy with the conditional variance integrated out; both KL terms come from one discriminator T,
+whose expectation under p_θ carries gradients to the prior's parameters and to Z. β rises over the `warm_up`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fsibench.blocks.adversarial import Discriminator, Standardiser
+from fsibench.blocks.conditionals import Conditional
+from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.likelihoods import noise_variance
+from fsibench.blocks.linalg import JITTER, cholesky
+from fsibench.blocks.networks import DropoutMasks, NoiseSampler
+from fsibench.blocks.priors import BNNPrior, NeuralSamplerPrior, Prior
+from fsibench.blocks.training import Optimiser, Schedule, leaf, warm_up
+from fsibench.contract import Budget, Data, Method
+from fsibench.predictive import Predictive
+
+# Rows of x that predictions handle at a time: 500 functions × 200 rows × 50 units are 20 MB.
+PREDICTION_ROWS = 200
+# A sampled conditional takes the root of the variance, whose derivative at zero is infinite.
+SMALLEST_VARIANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class SIP(Method):
+    """Inducing inputs, implicit q(u), symmetrised adversarial KL, alpha-energy."""
+
+    name: ClassVar[str] = "sip"
+    paper: ClassVar[str] = "Rodríguez-Santana et al., Function-space inference with sparse implicit processes, ICML 2022"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # the paper's UCI experiments: 100 inducing points, 100 samples, batches of 10, warm-up over a fifth
+        "paper": {
+            "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
+            "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
+            "schedule": "constant", "warm_up": 0.2, "initialisation": "released",
+            "initial_log_noise": -5.0,
+        },
+        # the authors' SIP_BNN script
+        "released": {
+            "prior": "bnn", "alpha": 0.5, "num_inducing": 50, "num_moment_samples": 100, "num_posterior_samples": 100,
+            "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
+            "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
+            "initial_log_noise": -5.0, "dropout": 0.1, "conditional": "sampled",
+        },
+        # the authors' SIP_NS script
+        "released_ns": {
+            "prior": "ns", "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
+            "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
+            "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
+            "initial_log_noise": -5.0, "dropout": 0.05, "conditional": "sampled",
+        },
+    }  # fmt: skip
+
+    prior: Literal["bnn", "ns"] = "bnn"
+    alpha: float = 0.5  # 0 is the limit of variational inference, 1 the log predictive density
+    num_inducing: int = 50
+    num_moment_samples: int = 100  # prior functions per step, for m, K and the discriminator
+    num_posterior_samples: int = 100  # draws of u per step
+    num_test_samples: int = 500  # both, at prediction
+    batch_size: int = 50
+    learning_rate: float = 3e-3
+    discriminator_learning_rate: float = 1e-3
+    schedule: Schedule = "cosine"
+    warm_up: float = 0.2  # share of the budget over which the KL's weight rises to 1
+    kl: Literal["symmetric", "forward"] = "symmetric"
+    adaptive_contrast: bool = False  # two discriminators against Gaussians of equal moments (appendix B)
+    conditional: Literal["analytic", "sampled"] = "analytic"
+    # The discriminator learns from the draws of the step before (independent of those it then judges, and free),
+    # from fresh ones (as released), or from the very draws it judges.
+    discriminator_draws: Literal["previous", "fresh", "shared"] = "previous"
+    dropout: float | None = None  # of the prior's networks; None is the paper's choice: 0 for bnn, 0.05 for ns
+    initialisation: Literal["scaled", "released"] = "scaled"
+    initial_log_noise: float = -2.0
+    jitter: float = JITTER
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SparseImplicitProcess]:
+        prior = make_prior(self, train.num_inputs, generator, train.x.dtype)
+        sampler = make_sampler(self, generator, train.x.dtype)
+        model = SparseImplicitProcess(self, prior, sampler, initial_inducing(train.x, self.num_inducing, generator))
+        contrast = make_contrast(self, generator, train.x.dtype)
+        parameters = [*prior.parameters, *sampler.parameters, model.inducing, model.log_noise]
+        optimiser = Optimiser(parameters, self.learning_rate, self.schedule)
+        previous = model.draw_inducing(generator)
+        for batch in train.batches(self.batch_size, generator):
+            fraction = budget.fraction
+            if self.discriminator_draws == "fresh":
+                previous = model.draw_inducing(generator)
+            u, conditional = model.draw_conditional(batch.x, generator)
+            drawn = u.detach(), conditional.f_z.detach()
+            contrast.improve(*(drawn if self.discriminator_draws == "shared" else previous), fraction, generator)
+            previous = drawn
+            kl = contrast.divergence(u, conditional.f_z)
+            data_term = model.data_term(batch.y, conditional, generator)
+            loss = warm_up(fraction, self.warm_up) / len(train) * kl - data_term
+            model.last = {
+                "loss": optimiser.minimise(loss, fraction),
+                "kl": kl.detach(),
+                "discriminator_loss": contrast.loss,
+            }
+            yield model
+
+
+class SparseImplicitProcess:
+    """p_θ(f | u) q_φ(u): any prior, any sampler of u, inducing inputs and noise."""
+
+    def __init__(
+        self, options: SIP, prior: Prior, sampler: Callable[[int, torch.Generator], Tensor], inducing: Tensor
+    ) -> None:
+        self.options, self.prior, self.sampler = options, prior, sampler
+        self.inducing = leaf(inducing)  # Z, [M, D]
+        self.log_noise = leaf(inducing.new_tensor(options.initial_log_noise))  # λ
+        self.dropout_rate = options.dropout if options.dropout is not None else 0.05 * (options.prior == "ns")
+        self.last: dict[str, float | Tensor] = {}
+
+    def draw_conditional(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Conditional]:
+        """Draws u [Q, M] of q and the conditional of f(x) given them, for training."""
+        u = self.sampler(self.options.num_posterior_samples, generator)
+        noise = self.prior.draw_noise(self.options.num_moment_samples, generator)
+        return u, self.prior.condition(x, self.inducing, u, noise, self._dropout(generator), self.options.jitter)
+
+    @torch.no_grad()
+    def draw_inducing(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draws of u from q [Q, M] and from the prior [S, M]: what the discriminator learns from."""
+        u = self.sampler(self.options.num_posterior_samples, generator)
+        noise = self.prior.draw_noise(self.options.num_moment_samples, generator)
+        return u, self.prior.functions(self.inducing, noise, self._dropout(generator))
+
+    def data_term(self, y: Tensor, conditional: Conditional, generator: torch.Generator) -> Tensor:
+        """Mean alpha-energy of the batch."""
+        noise, mean, w = noise_variance(self.log_noise), conditional.mean, conditional.variance
+        if self.options.conditional == "analytic":
+            return alpha_energy(y, mean, w, noise, self.options.alpha).mean()
+        eps = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        f = mean + w.clamp(min=SMALLEST_VARIANCE).sqrt() * eps  # marginals: independent over points and samples
+        return alpha_energy(y, f, 0.0, noise, self.options.alpha).mean()
+
+    def _dropout(self, generator: torch.Generator) -> DropoutMasks | None:
+        return DropoutMasks(self.dropout_rate, generator) if self.dropout_rate else None
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+        """1/S Σₛ N(y | E[f(x) | uₛ], Var[f(x) | u] + v)."""
+        S = self.options.num_test_samples
+        u, noise = self.sampler(S, generator), self.prior.draw_noise(S, generator)
+        parts = [
+            self.prior.condition(rows, self.inducing, u, noise, jitter=self.options.jitter)
+            for rows in x.split(PREDICTION_ROWS)
+        ]
+        variance = torch.cat([part.variance for part in parts]) + noise_variance(self.log_noise)
+        return Predictive(torch.cat([part.mean for part in parts], 1), variance.sqrt())
+
+    @torch.no_grad()
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        """Coherent functions, by correcting draws of the prior's Gaussian process (Matheron's rule).
+
+        g = m + D ξ/√(S − 1) has the sample moments, and f(x) = g(x) + K_xz (K_zz + εI)⁻¹ (u − g(z) − √ε η) has the
+        moments of p(f | u) jointly over all x, however many.
+        """
+        S, jitter = self.options.num_test_samples, self.options.jitter
+        u, noise = self.sampler(num_draws, generator).double(), self.prior.draw_noise(S, generator)
+        xi, eta = (
+            torch.randn(num_draws, size, generator=generator, dtype=u.dtype, device=u.device)
+            for size in (S, u.shape[1])
+        )
+        f_z = self.prior.functions(self.inducing, noise).double()  # [S, M]
+        m_z = f_z.mean(0)
+        d_z = (f_z - m_z) / math.sqrt(S - 1)
+        factor, amount = cholesky(d_z.mT @ d_z, jitter)
+        residual = u - (m_z + xi @ d_z) - math.sqrt(amount) * eta  # [draws, M]
+        mixing = xi + torch.cholesky_solve(residual.mT, factor).mT @ d_z.mT  # [draws, S]
+        draws = []
+        for rows in x.split(PREDICTION_ROWS):
+            f_x = self.prior.functions(rows, noise).double()
+            m_x = f_x.mean(0)
+            draws.append(m_x + mixing @ ((f_x - m_x) / math.sqrt(S - 1)))
+        return torch.cat(draws, 1).to(x.dtype)
+
+    @torch.no_grad()
+    def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        """Functions of the learned prior."""
+        noise = self.prior.draw_noise(num_draws, generator)
+        return torch.cat([self.prior.functions(rows, noise) for rows in x.split(PREDICTION_ROWS)], 1)
+
+    @torch.no_grad()
+    def trace(self) -> dict[str, float | Tensor]:
+        numbers = {name: float(value) for name, value in self.last.items()}
+        return {
+            **numbers,
+            "noise": noise_variance(self.log_noise).sqrt().item(),
+            "inducing_inputs": self.inducing.detach().clone(),
+        }
+
+
+class SingleContrast:
+    """One discriminator between q and p, on raw values."""
+
+    def __init__(self, discriminator: Discriminator, symmetric: bool) -> None:
+        self.discriminator, self.symmetric, self.loss = discriminator, symmetric, math.nan
+
+    def improve(self, u: Tensor, f_z: Tensor, fraction: float, generator: torch.Generator) -> None:
+        self.loss = self.discriminator.improve(u, f_z, fraction)
+
+    def divergence(self, u: Tensor, f_z: Tensor) -> Tensor:
+        """½ [ E_q T(u) − E_p T(f(Z)) ], or E_q T(u) for the forward divergence alone."""
+        forward = self.discriminator.log_ratio(u).mean()
+        return 0.5 * (forward - self.discriminator.log_ratio(f_z).mean()) if self.symmetric else forward
+
+
+class AdaptiveContrast:
+    """Two discriminators, each between a distribution and the Gaussian q̄ or p̄ with its moments (appendix B).
+
+    log q/p = T_q − T_p + log q̄/p̄, with T_q = log q/q̄ and T_p = log p/p̄; moments are constants.
+    """
+
+    def __init__(self, of_q: Discriminator, of_p: Discriminator, symmetric: bool) -> None:
+        self.of_q, self.of_p, self.symmetric, self.loss = of_q, of_p, symmetric, math.nan
+
+    def improve(self, u: Tensor, f_z: Tensor, fraction: float, generator: torch.Generator) -> None:
+        losses = []
+        for discriminator, draws in ((self.of_q, u), (self.of_p, f_z)):
+            gaussian = torch.randn(draws.shape, generator=generator, dtype=draws.dtype, device=draws.device)
+            losses.append(discriminator.improve(Standardiser(draws)(draws), gaussian, fraction))
+        self.loss = 0.5 * sum(losses)
+
+    def divergence(self, u: Tensor, f_z: Tensor) -> Tensor:
+        moments_q, moments_p = Standardiser(u), Standardiser(f_z)
+
+        def log_ratio(draws: Tensor) -> Tensor:
+            by_q, by_p = moments_q(draws), moments_p(draws)
+            contrast = self.of_q.log_ratio(by_q) - self.of_p.log_ratio(by_p)
+            return (contrast + moments_q.log_density(by_q) - moments_p.log_density(by_p)).mean()
+
+        forward = log_ratio(u)
+        return 0.5 * (forward - log_ratio(f_z)) if self.symmetric else forward
+
+
+def make_prior(options: SIP, num_inputs: int, generator: torch.Generator, dtype: torch.dtype) -> Prior:
+    released = options.initialisation == "released"
+    if options.prior == "ns":
+        return NeuralSamplerPrior(num_inputs, generator, weight_scale=0.2 if released else None, dtype=dtype)
+    log_scale = (-5.0, 2.0) if released else (-3.0, 0.1)
+    return BNNPrior(num_inputs, generator, mean_scale=0.05 if released else 0.2, log_scale=log_scale, dtype=dtype)
+
+
+def make_sampler(options: SIP, generator: torch.Generator, dtype: torch.dtype) -> NoiseSampler:
+    """q_φ(u); the released scripts start all its numbers at one scale, which differs between their priors."""
+    if options.initialisation == "scaled":
+        return NoiseSampler(options.num_inducing, generator, weight_scale=None, log_variance=(-3.0, 0.1), dtype=dtype)
+    scale, log_variance = (0.2, (-5.0, 0.1)) if options.prior == "ns" else (0.05, (-5.0, 2.0))
+    return NoiseSampler(
+        options.num_inducing, generator, weight_scale=scale, bias_scale=scale, mean_scale=scale,
+        log_variance=log_variance, dtype=dtype,
+    )  # fmt: skip
+
+
+def make_contrast(
+    options: SIP, generator: torch.Generator, dtype: torch.dtype
+) -> SingleContrast | AdaptiveContrast:
+    def discriminator() -> Discriminator:
+        scale = 0.2 if options.prior == "ns" else 0.05
+        return Discriminator(
+            options.num_inducing,
+            generator,
+            options.discriminator_learning_rate,
+            options.schedule,
+            weight_scale=None if options.initialisation == "scaled" else scale,
+            bias_scale=scale,
+            dtype=dtype,
+        )
+
+    symmetric = options.kl == "symmetric"
+    if options.adaptive_contrast:
+        return AdaptiveContrast(discriminator(), discriminator(), symmetric)
+    return SingleContrast(discriminator(), symmetric)
+
+
+def initial_inducing(x: Tensor, num_inducing: int, generator: torch.Generator) -> Tensor:
+    """A random subset of the training inputs; with replacement, and slightly moved, when there are too few."""
+    if num_inducing <= len(x):
+        return x[torch.randperm(len(x), generator=generator, device=generator.device)[:num_inducing]]
+    rows = torch.randint(len(x), (num_inducing,), generator=generator, device=generator.device)
+    noise = torch.randn(num_inducing, x.shape[1], generator=generator, dtype=x.dtype, device=x.device)
+    return x[rows] + 0.01 * noise
