@@ -51,6 +51,12 @@ class FileTable(TableDataset):
             raise DataError(f"there is no file {self.path}; write file:PATH?target=NAME.")
         return chain.converted(self._key, self._origin, self._convert)
 
+    def verify(self) -> list[tuple[str, str]]:
+        return chain.verify_cached(self._key)
+
+    def location(self) -> str | None:
+        return self.path if Path(self.path).is_file() else None
+
     def _convert(self, staging: Path) -> None:
         with read_table(Path(self.path), delimiter=self.delimiter) as raw:
             columns, blocks = inputs_and_target(raw, self.target, self.drop, self.path)

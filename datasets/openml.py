@@ -48,6 +48,13 @@ class OpenMLTable(TableDataset):
     def table(self) -> Table:
         return chain.converted(self._key, f"OpenML {self.id}", self._fetch)
 
+    def verify(self) -> list[tuple[str, str]]:
+        return chain.verify_cached(self._key)
+
+    def location(self) -> str | None:
+        place = cache.table_folder(self._key)
+        return str(place) if place.exists() else None
+
     def _fetch(self, staging: Path) -> None:
         file = chain.mirror_file(f"openml-{self.id}")
         if file is not None:

@@ -53,6 +53,12 @@ class PassportTable(TableDataset):
     def table(self) -> Table:
         return chain.load(self.passport, self.folder)
 
+    def verify(self) -> list[tuple[str, str]]:
+        return chain.verify(self.passport, self.folder)
+
+    def location(self) -> str | None:
+        return chain.location(self.passport, self.folder)
+
 
 @dataclass(frozen=True)
 class OfficialTable(PassportTable):

@@ -100,6 +100,14 @@ class Dataset(abc.ABC):
     def fetch(self) -> None:  # noqa: B027 (nothing to do unless the data lie elsewhere)
         """Bring the data onto this machine; a DataError says how to help if that cannot be done."""
 
+    def verify(self) -> list[tuple[str, str]]:
+        """Each copy on this machine, every value checked: (where it is, what is wrong or nothing)."""
+        return []
+
+    def location(self) -> str | None:
+        """The file or folder that would be read; None if there is none on this machine."""
+        return self.describe().source
+
 
 @dataclass(frozen=True)
 class TableDataset(Dataset):

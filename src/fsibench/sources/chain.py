@@ -73,6 +73,48 @@ def whereabouts(passport: Passport, bundled: Path | None = None) -> tuple[str, b
     return ", then ".join(source.describe() for source in passport.sources) or "your own file", False
 
 
+def location(passport: Passport, bundled: Path | None = None) -> str | None:
+    """The folder or file that `load` would read now."""
+    record = cache.record_of(passport.name)
+    if record is not None and passport.sha256 in (None, record.get("sha256")):
+        return str(cache.table_folder(passport.name))
+    file = mirror_file(passport.name) or bundled_file(passport, bundled)
+    return None if file is None else str(file)
+
+
+def verify(passport: Passport, bundled: Path | None = None) -> list[tuple[str, str]]:
+    """Every copy on this machine, every value checked: (where it is, what is wrong or nothing)."""
+    found = verify_cached(passport.name, passport.sha256)
+    for file in (mirror_file(passport.name), bundled_file(passport, bundled)):
+        if file is not None:
+            found.append(_verdict(passport, file))
+    return found
+
+
+def verify_cached(name: str, sha256: str | None = None) -> list[tuple[str, str]]:
+    """The cached copy, if there is one; a damaged one is removed, so that the next use fetches it again."""
+    place = cache.table_folder(name)
+    if not place.exists():
+        return []
+    with cache.lock(name):
+        if cache.read_table(name, sha256, thorough=True) is not None:
+            return [(str(place), "")]
+        cache.discard(place)
+    return [(str(place), "damaged; removed from the cache, the next use fetches it again")]
+
+
+def _verdict(passport: Passport, file: Path) -> tuple[str, str]:
+    try:
+        table = _in_memory(passport, file)
+        variant = passport.variants.get(table.fingerprint())
+        if variant is not None:
+            return f"{file} (passed over: {variant})", ""
+        passport.check(table, str(file))
+    except DataError as error:
+        return str(file), str(error)
+    return str(file), ""
+
+
 def converted(key: str, origin: str, make: Callable[[Path], object]) -> Table:
     """The cached table under `key` if it was made from `origin`; else `make` fills a folder with it now."""
     table = _made_from(key, origin)
@@ -98,32 +140,35 @@ def _made_from(key: str, origin: str) -> Table | None:
 
 def _in_package(passport: Passport, file: Path) -> Table:
     logger.info("%s: bundled with fsibench", passport.name)
-    with read_table(file) as raw:
-        blocks = list(_selected(raw, passport, str(file)))
-    table = Table(
-        np.concatenate([x for x, _ in blocks]),
-        np.concatenate([y for _, y in blocks]),
-        passport.columns,
-        passport.target,
-    )
+    table = _in_memory(passport, file)
     passport.check(table, str(file))
     return table
+
+
+def _in_memory(passport: Passport, file: Path) -> Table:
+    with read_table(file) as raw:
+        blocks = list(_at_most(_selected(raw, passport, str(file)), passport, str(file)))
+    x = np.concatenate([x for x, _ in blocks] or [np.empty((0, len(passport.columns)))])
+    y = np.concatenate([y for _, y in blocks] or [np.empty(0)])
+    return Table(x, y, passport.columns, passport.target)
 
 
 def _fetched(passport: Passport, local: Path | None) -> Table:
     file = mirror_file(passport.name)
     if file is not None:
         try:
-            return _from_mirror(passport, file)
+            logger.info("%s: mirror file %s", passport.name, file)
+            return _from_file(passport, file, f"mirror, {file.name}")
         except _Variant as variant:
-            logger.warning("%s: %s is passed over: it is a known variant, %s", passport.name, file, variant)
-    if local is not None:
-        return _in_package(passport, local)
+            logger.info("%s: %s is passed over: it is a known variant, %s", passport.name, file, variant)
+    if local is not None:  # into the cache, or the mirror's variant would be read again each time
+        return _from_file(passport, local, "bundled")
     return _from_afar(passport)
 
 
 def _from_afar(passport: Passport) -> Table:
-    failures, out_of_reach = [], set()
+    failures: list[DataError] = []
+    out_of_reach = set()
     for source in passport.sources:
         for label, attempt in _attempts(passport, source):
             if source.kind in out_of_reach:
@@ -131,18 +176,19 @@ def _from_afar(passport: Passport) -> Table:
             logger.info("%s: asking %s", passport.name, label)
             try:
                 return attempt()
+            except Unreachable as error:
+                logger.info("%s: %s", passport.name, error)
+                out_of_reach.add(source.kind)
+                failures.append(error)
             except DataError as error:
                 logger.warning("%s: %s", passport.name, error)
-                failures.append(str(error).rstrip(". "))
-                if isinstance(error, Unreachable):
-                    out_of_reach.add(source.kind)
-    raise DataError(_absent(passport, failures))
+                failures.append(error)
+    raise _absent(passport, failures)
 
 
-def _from_mirror(passport: Passport, file: Path) -> Table:
-    logger.info("%s: mirror file %s", passport.name, file)
+def _from_file(passport: Passport, file: Path, origin: str) -> Table:
     with cache.replacing(cache.table_folder(passport.name)) as staging, read_table(file) as raw:
-        table = _kept(passport, raw, staging, f"mirror, {file.name}", str(file))
+        table = _kept(passport, raw, staging, origin, str(file))
         variant = passport.variants.get(table.fingerprint())
         if variant is not None:
             raise _Variant(variant)
@@ -194,18 +240,20 @@ def _plausible_bytes(passport: Passport) -> int:
     return 32 * passport.rows * (len(passport.columns) + 1) + (1 << 26)
 
 
-def _absent(passport: Passport, failures: list[str]) -> str:
-    reason = f" and could not be fetched ({'; '.join(failures)})" if failures else " and has no public source"
+def _absent(passport: Passport, failures: list[DataError]) -> DataError:
+    """One sentence: what was tried, and which file to put where."""
+    reasons = "; ".join(str(error).rstrip(". ") for error in failures)
+    tried = f"could not be fetched ({reasons})" if failures else "has no public source"
     names = " or ".join(f"{passport.name}{ending}" for ending in MIRROR_ENDINGS[:2])
     shape = f"{passport.rows} rows, columns {_shortened(passport.columns)} and last {passport.target}"
-    return (
-        f"data set {passport.name!r} is not on this machine{reason}: put {names} ({shape}) into a folder "
+    return DataError(
+        f"data set {passport.name!r} is not on this machine and {tried}: put {names} ({shape}) into a folder "
         "and name that folder with --mirror or FSIBENCH_MIRROR."
     )
 
 
 def _shortened(names: tuple[str, ...]) -> str:
-    return ", ".join(names if len(names) <= 20 else (*names[:3], "...", *names[-3:]))
+    return ", ".join(names if len(names) <= 9 else (*names[:3], "...", *names[-3:]))
 
 
 # --- raw columns to the passport's columns ----------------------------------------------------------------------

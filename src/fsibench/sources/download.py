@@ -71,7 +71,7 @@ def _attempt(url: str, destination: Path, sha256: str, limit: int) -> None:
         raise DataError(f"{url}: the server answered {error.code} ({error.reason})") from error
     except urllib.error.URLError as error:
         if isinstance(error.reason, socket.gaierror):  # no such host or no network: asking again will not help
-            raise Unreachable(f"{url}: the host name cannot be resolved") from error
+            raise Unreachable(f"no connection to {urllib.parse.urlsplit(url).hostname}") from error
         raise _Again(f"no connection ({error.reason})") from error
     except (OSError, http.client.HTTPException) as error:
         if getattr(error, "errno", None) in _LOCAL_TROUBLE:

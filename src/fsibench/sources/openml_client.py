@@ -36,7 +36,7 @@ def fetch(identity: int, target: str, drop: tuple[str, ...], workplace: Path, *,
     origin = f"OpenML {identity}"
     client = _client()
     with _settings(client, workplace, arff):
-        _require_server(client.config.server, origin)
+        _require_server(client.config.server)
         try:
             dataset = client.datasets.get_dataset(
                 identity, download_data=True, download_qualities=False, download_features_meta_data=False
@@ -79,7 +79,7 @@ def _settings(client: Any, workplace: Path, arff: bool) -> Iterator[None]:
             os.environ.update({} if skip is None else {"OPENML_SKIP_PARQUET": skip})
 
 
-def _require_server(server: str, origin: str) -> None:
+def _require_server(server: str) -> None:
     """A quick knock: without it the client spends a quarter of a minute on a machine that is offline."""
     parts = urllib.parse.urlsplit(server)
     host = parts.hostname or ""
@@ -89,7 +89,7 @@ def _require_server(server: str, origin: str) -> None:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         socket.create_connection((host, port), timeout=PROBE_SECONDS).close()
     except OSError as error:
-        raise Unreachable(f"{origin}: no connection to {host} ({error.strerror or error})") from error
+        raise Unreachable(f"no connection to {host}") from error
 
 
 def _explained(error: Exception, origin: str) -> DataError:
