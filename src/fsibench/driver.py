@@ -114,12 +114,12 @@ def _stop_signals() -> Iterator[None]:
 class Progress:
     """Cells done, running now, time left: one live line on a terminal, one line per finished cell elsewhere."""
 
-    def __init__(self, total: int, workers: int, stream: TextIO = sys.stderr) -> None:
+    def __init__(self, total: int, workers: int, stream: TextIO | None = None) -> None:
         self.total = total
         self.workers = workers
         self.done = 0
-        self.stream = stream
-        self.live = stream.isatty()
+        self.stream = stream or sys.stderr
+        self.live = self.stream.isatty()
         self.started = time.monotonic()
         self._busy = 0.0
         self._begun: dict[str, float] = {}

@@ -19,7 +19,9 @@ from fsibench import identity, registry
 from fsibench.data import NUM_SPLITS, SPLIT_SCHEMES
 from fsibench.errors import UsageError, unknown
 
-_BUDGET = re.compile(r"^\s*(?P<number>[-+]?[\d.]+(e[-+]?\d+)?)\s*(?P<unit>s|sec|seconds?|m|min|minutes?|h|hours?|ms)?\s*$")
+_BUDGET = re.compile(
+    r"^\s*(?P<number>[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)\s*(?P<unit>s|sec|seconds?|m|min|minutes?|h|hours?|ms)?\s*$"
+)
 _UNIT_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

@@ -1,0 +1,173 @@
+"""Methods that do nothing, or one wrong thing each; given to the harness as `path:Class`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fsibench import Budget, Data, Diverged, Method, Posterior, Predictive
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """N(loc, scale²) everywhere."""
+
+    loc: float = 0.0
+    scale: float = 1.0
+
+    def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+        return Predictive(torch.full((1, len(x)), self.loc), torch.full((1, 1), self.scale))
+
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        return torch.full((num_draws, len(x)), self.loc)
+
+
+@dataclass(frozen=True)
+class NoOp(Method):
+    """Yields for ever and learns nothing."""
+
+    name: ClassVar[str] = "noop"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        posterior = Gaussian()
+        while True:
+            yield posterior
+
+
+@dataclass(frozen=True)
+class RandomWalk(Method):
+    """Each step moves by a random amount; the evaluation is random too. Shows whose stream is whose."""
+
+    name: ClassVar[str] = "walk"
+    size: float = 1.0
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        place = 0.0
+        while True:
+            place += self.size * float(torch.randn((), generator=generator))
+            yield Noisy(place)
+
+
+@dataclass(frozen=True)
+class Noisy(Gaussian):
+    def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+        noise = torch.randn(3, len(x), generator=generator)
+        return Predictive(self.loc + noise, torch.ones(1, 1))
+
+
+@dataclass(frozen=True)
+class Sleeper(Method):
+    """Works by sleeping."""
+
+    name: ClassVar[str] = "sleeper"
+    seconds: float = 0.05
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        while True:
+            time.sleep(self.seconds)
+            yield Gaussian()
+
+
+@dataclass(frozen=True)
+class Raises(Method):
+    """Works for `after` steps, then fails."""
+
+    name: ClassVar[str] = "raises"
+    after: int = 3
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        for _ in range(self.after):
+            yield Gaussian()
+        print("the last words of the method")
+        raise RuntimeError("the method failed on purpose")
+
+
+@dataclass(frozen=True)
+class RaisesInPredict(Method):
+    """Fails only when looked at."""
+
+    name: ClassVar[str] = "raises-in-predict"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        class Broken(Gaussian):
+            def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+                raise RuntimeError("predict failed on purpose")
+
+        while True:
+            yield Broken()
+
+
+@dataclass(frozen=True)
+class Explodes(Method):
+    """Says that it diverged."""
+
+    name: ClassVar[str] = "explodes"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        yield Gaussian()
+        raise Diverged("the loss is nan at step 2")
+
+
+@dataclass(frozen=True)
+class NotANumber(Method):
+    """Predicts NaN without noticing."""
+
+    name: ClassVar[str] = "not-a-number"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        yield Gaussian()
+        yield Gaussian(loc=float("nan"))
+
+
+@dataclass(frozen=True)
+class Dies(Method):
+    """Kills its own process."""
+
+    name: ClassVar[str] = "dies"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        yield Gaussian()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class YieldsNothing(Method):
+    name: ClassVar[str] = "yields-nothing"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        return iter(())
+
+
+@dataclass(frozen=True)
+class UsesGlobalState(Method):
+    """Draws from torch's global stream: a contract check must notice."""
+
+    name: ClassVar[str] = "global"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        while True:
+            yield Gaussian(loc=float(torch.randn(())))
+
+
+@dataclass(frozen=True)
+class Chatty(Method):
+    """Prints megabytes."""
+
+    name: ClassVar[str] = "chatty"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        while True:
+            sys.stdout.write("x" * 1_000_000)
+            yield Gaussian()
+
+
+class NotAMethod:
+    """Lacks everything."""

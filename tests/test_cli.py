@@ -1,0 +1,248 @@
+"""The command line as a user meets it: results, exit codes, one sentence per mistake, clean interrupts."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fsibench.cli import main
+from fsibench.store import Store
+
+ODD = Path(__file__).parent / "support" / "odd_methods.py"
+EXPORTED = ["entry", "method", "dataset", "split", "seed", "status", "step", "train_seconds", "cpu_seconds", "rmse"]
+
+
+def run_smoke(store: Path, *arguments: str) -> int:
+    return main(["run", "smoke", "--store", str(store), *arguments])
+
+
+def exported(store: Path, out: Path) -> list[dict[str, str]]:
+    assert main(["export", "--store", str(store), "--out", str(out)]) == 0
+    with out.open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_a_smoke_run_ends_with_a_ranking_and_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "s.sqlite"
+    assert run_smoke(store) == 0
+    shown = capsys.readouterr()
+    assert all(name in shown.out for name in ("constant", "linear", "bbb", "LL", "CRPS", "RMSE"))
+    assert "[6/6]" in shown.err
+    rows = exported(store, tmp_path / "rows.csv")
+    assert {(row["entry"], row["dataset"]) for row in rows if row["final"] == "1"} == {
+        (entry, dataset)
+        for entry in ("constant", "linear", "bbb")
+        for dataset in ("yacht", "bimodal[num_train=100,num_test=100]")
+    }
+    assert set(EXPORTED) | {"ll", "crps", "final"} <= set(rows[0])
+    main(["export", "--store", str(store), "--out", str(tmp_path / "rows.parquet")])
+    assert len(pd.read_parquet(tmp_path / "rows.parquet")) == len(rows)
+
+
+def test_the_same_command_again_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "s.sqlite"
+    assert run_smoke(store, "--methods", "constant") == 0
+    assert run_smoke(store, "--methods", "constant,linear") == 0
+    assert "2 cells to run (2 already in" in capsys.readouterr().err
+    with Store.read(store) as opened:
+        assert opened.cells()["attempts"].tolist() == [1, 1, 1, 1]
+
+
+def test_step_runs_are_bit_identical_with_any_number_of_workers_in_any_order(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.sqlite", tmp_path / "two.sqlite"
+    run_smoke(one, "--methods", f"bbb,{ODD}:RandomWalk", "--workers", "1")
+    run_smoke(two, "--methods", f"{ODD}:RandomWalk,bbb", "--workers", "3")
+    columns = ["entry", "dataset", "step", "rmse", "ll", "crps"]
+    frames = []
+    for path in (one, two):
+        with Store.read(path) as store:
+            frames.append(store.evaluations()[columns].sort_values(columns, ignore_index=True))
+    pd.testing.assert_frame_equal(*frames, check_exact=True)
+
+
+def test_a_failed_cell_gives_exit_code_1_and_the_others_finish(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "s.sqlite"
+    assert run_smoke(store, "--methods", f"constant,{ODD}:Raises,{ODD}:Dies") == 1
+    with Store.read(store) as opened:
+        cells = opened.cells().set_index("entry")
+        assert set(cells.loc["constant", "status"]) == {"ok"}
+        assert set(cells.loc["raises", "status"]) == {"error"}
+        assert set(cells.loc["dies", "status"]) == {"lost"}
+        assert set(cells.loc["dies", "message"]) == {"the worker process was killed by signal 9"}
+        assert all("the last words of the method" in text for text in cells.loc["raises", "traceback"])
+        assert (opened.evaluations().query("entry == 'raises'")["step"] <= 3).all()
+    assert "the method failed on purpose" in capsys.readouterr().err
+
+
+def test_what_a_method_prints_does_not_reach_the_terminal(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fsibench", "run", "smoke", "--store", "s.sqlite", "--methods", f"{ODD}:Chatty"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "xxx" not in done.stdout + done.stderr
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "fsibench", "run", "smoke", "--store", "s.sqlite", *arguments]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_evaluations(path: Path, number: int) -> None:
+    for _ in range(600):
+        time.sleep(0.1)
+        if path.exists():
+            with Store.read(path) as store:
+                if len(store.evaluations()) >= number:
+                    return
+    raise AssertionError("no evaluation reached the store in a minute")
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_stops_cleanly_and_resumes(tmp_path: Path, stop: signal.Signals) -> None:
+    arguments = ("--methods", f"constant,{ODD}:Sleeper[seconds=0.01]", "--budget", "4s", "--datasets", "yacht,boston")
+    driver = start(tmp_path, *arguments, "--workers", "3")
+    wait_for_evaluations(tmp_path / "s.sqlite", 4)
+    driver.send_signal(stop)
+    _, errors = driver.communicate(timeout=30)
+    assert driver.returncode == 130
+    assert "the same command goes on from here" in errors
+    assert "Traceback" not in errors
+    with Store.read(tmp_path / "s.sqlite") as store:
+        statuses = store.cells().set_index(["entry", "dataset"])["status"]
+        assert set(statuses["constant"]) == {"ok"}
+        assert set(statuses["sleeper[seconds=0.01]"]) == {"interrupted"}
+    again = start(tmp_path, *arguments)
+    again.communicate(timeout=60)
+    assert again.returncode == 0
+    with Store.read(tmp_path / "s.sqlite") as store:
+        assert set(store.cells()["status"]) == {"ok"}
+        assert store.cells().groupby("entry")["attempts"].max().to_dict() == {"constant": 1, "sleeper[seconds=0.01]": 2}
+
+
+def test_a_killed_driver_leaves_no_orphan_and_resumes(tmp_path: Path) -> None:
+    arguments = ("--methods", f"{ODD}:Sleeper[seconds=0.011]", "--budget", "3s", "--datasets", "yacht")
+    driver = start(tmp_path, *arguments)
+    wait_for_evaluations(tmp_path / "s.sqlite", 1)
+    driver.kill()
+    driver.communicate(timeout=30)
+    time.sleep(1.0)
+    with Store.read(tmp_path / "s.sqlite") as store:
+        rows = len(store.evaluations())
+    assert not _processes_with(str(tmp_path))
+    time.sleep(0.5)
+    with Store.read(tmp_path / "s.sqlite") as store:
+        assert len(store.evaluations()) == rows
+    again = start(tmp_path, *arguments)
+    again.communicate(timeout=60)
+    assert again.returncode == 0
+
+
+def _processes_with(folder: str) -> list[int]:
+    """Live processes working in a folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(entry / "cwd") == folder and "\nState:\tZ" not in (entry / "status").read_text():
+                found.append(int(entry.name))
+        except OSError:
+            continue  # gone meanwhile, or not ours to look at
+    return found
+
+
+MISTAKES = [
+    (["run", "quik"], "unknown protocol 'quik'; did you mean 'quick'?"),
+    (["run", "smoke", "--methods", "bb"], "unknown method 'bb'; did you mean 'bbb'?"),
+    (["run", "smoke", "--methods", "bbb[larning_rate=1]"], "unknown option of bbb 'larning_rate'"),
+    (["run", "smoke", "--methods", "bbb[learning_rate=fast]"], "must be a finite number; got 'fast'"),
+    (["run", "smoke", "--datasets", "yatch"], "unknown dataset 'yatch'; did you mean 'yacht'?"),
+    (["run", "smoke", "--budget=-3s"], "a budget must be positive; got '-3s'"),
+    (["run", "smoke", "--budget", "soon"], "cannot read the budget 'soon'"),
+    (["run", "smoke", "--steps", "0"], "steps must be at least 1; got 0"),
+    (["run", "smoke", "--splits", "0"], "splits must be between 1 and 20; got 0"),
+    (["run", "smoke", "--workers", "0"], "--workers must be at least 1; got 0"),
+    (["run", "smoke", "--device", "abacus"], "unknown device 'abacus'"),
+    (["run", "smoke", "--store", "/proc/none/s.sqlite"], "cannot be written"),
+    (["run", "broken.toml"], "not valid TOML"),
+    (["run", "smoke", "--store", "notes.txt"], "cannot be used"),
+    (["run", "smoke", "--store", "old.sqlite"], "has format 0"),
+    (["run", "smoke", "--datasets", "file:nan.csv?target=y"], "nan.csv"),
+    (["run", "smoke", "--datasets", "file:text.csv?target=y"], "text.csv"),
+    (["run", "smoke", "--datasets", "file:absent.csv?target=y"], "absent.csv"),
+    (["export", "--store", "absent.sqlite", "--out", "x.csv"], "there is no store at absent.sqlite"),
+    (["export", "--store", "good.sqlite", "--out", "x.doc"], "must end in .csv or .parquet"),
+    (["export", "--store", "good.sqlite", "--out", "no/such/x.csv"], "cannot be written"),
+    (["report", "--store", "absent.sqlite"], "there is no store at absent.sqlite"),
+    (["check", "bb"], "did you mean 'bbb'"),
+    (["check", "bbb", "--only", "shapes_are_rigth"], "did you mean 'shapes_are_right'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), MISTAKES, ids=[" ".join(mistake[0]) for mistake in MISTAKES])
+def test_every_mistake_is_one_sentence_and_exit_code_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    sentence: str,
+) -> None:
+    import sqlite3
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.toml").write_text("methods = [")
+    (tmp_path / "notes.txt").write_text("shopping list\n" * 50)
+    (tmp_path / "nan.csv").write_text("x,y\n1,2\n3,nan\n5,6\n7,8\n9,1\n2,2\n")
+    (tmp_path / "text.csv").write_text("x,y\n1,2\n3,many\n5,6\n7,8\n9,1\n2,2\n")
+    Store.create(tmp_path / "good.sqlite").close()
+    Store.create(tmp_path / "old.sqlite").close()
+    with sqlite3.connect(tmp_path / "old.sqlite") as connection:
+        connection.execute("UPDATE meta SET value = '0'")
+    connection.close()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert sentence in shown.err
+    assert shown.err.count("\n") == 1
+    assert "Traceback" not in shown.err + shown.out
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert {name: after[name] for name in before} == before
+    assert not {name for name in set(after) - set(before) if not name.endswith(".lock")}
+
+
+def test_bad_syntax_gives_exit_code_2() -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["run"])
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("kind", ["methods", "datasets", "protocols"])
+def test_lists_are_tables_or_json(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", kind, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert main(["list", kind]) == 0
+    table = capsys.readouterr().out
+    assert len(rows) > 3
+    assert all(row["name"] in table for row in rows)
+
+
+def test_check_prints_a_line_per_check(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "linear"]) == 0
+    shown = capsys.readouterr().out
+    assert "ok     shapes_are_right" in shown
+    assert main(["check", f"{ODD}:UsesGlobalState", "--only", "global_random_state_is_ignored"]) == 1
+    assert "FAILED global_random_state_is_ignored: " in capsys.readouterr().out
+
+
+def test_help_does_not_load_torch_or_pandas() -> None:
+    program = "import sys; from fsibench.cli import _parser; _parser(); print([m for m in ('torch', 'pandas') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,124 @@
+"""Protocols and plans: what TOML may say, and what a cell's identity depends on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsibench import registry
+from fsibench.errors import UsageError
+from fsibench.plan import Cell, load_protocol, make_plan, parse_budget
+
+BASE = 'methods = ["constant", "linear"]\ndatasets = ["yacht"]\nsteps = 3\n'
+
+
+def protocol_file(folder: Path, text: str) -> str:
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def plan(folder: Path, text: str = BASE, **changes: Any) -> list[Cell]:
+    return make_plan(load_protocol(protocol_file(folder, text), changes))
+
+
+@pytest.mark.parametrize("name", registry.protocol_files())
+def test_every_built_in_protocol_names_things_that_exist(name: str) -> None:
+    protocol = load_protocol(name, {})
+    for text in protocol.methods:
+        registry.entry(text)
+    for text in protocol.datasets:
+        registry.dataset(text)
+
+
+def test_a_plan_has_one_cell_per_entry_dataset_split_and_seed(tmp_path: Path) -> None:
+    cells = plan(tmp_path, splits=3, seeds=[0, 1], datasets=["yacht", "boston"])
+    assert len(cells) == 2 * 3 * 2 * 2
+    assert len({cell.id for cell in cells}) == len(cells)
+
+
+def test_an_entry_given_twice_in_other_words_is_planned_once(tmp_path: Path) -> None:
+    assert len(plan(tmp_path, methods=["bbb", "bbb[]", "constant"])) == 2
+
+
+def test_an_interrupted_run_has_finished_comparisons_because_splits_come_first(tmp_path: Path) -> None:
+    cells = plan(tmp_path, splits=2, datasets=["yacht", "boston"])
+    assert [cell.split for cell in cells] == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("20s", 20), ("1.5m", 90), ("2h", 7200), ("7", 7), ("250ms", 0.25), ("1e2 s", 100)]
+)
+def test_budgets_are_read_in_any_unit(text: str, seconds: float) -> None:
+    assert parse_budget(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["-3s", "0", "soon", "", "3 parsecs", "nan", "1..2s"])
+def test_impossible_budgets_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="budget"):
+        parse_budget(text)
+
+
+def test_a_budget_on_the_command_line_replaces_steps_in_the_file(tmp_path: Path) -> None:
+    path = protocol_file(tmp_path, BASE)
+    assert load_protocol(path, {"seconds": 2.0}).budget == "2s"
+    path = protocol_file(tmp_path, BASE.replace("steps = 3", 'budget = "9s"'))
+    assert load_protocol(path, {"steps": 4}).budget == "4 steps"
+    assert load_protocol(path, {}).budget == "9s"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("methods = [", "not valid TOML"),
+        ('methods = ["constant"]\nsteps = 3', "lacks the key 'datasets'"),
+        (BASE + "splitz = 2", "did you mean 'splits'"),
+        (BASE + "splits = 21", "between 1 and 20"),
+        (BASE + 'splits = "2"', "splits must be int"),
+        (BASE + 'scheme = "papr"', "did you mean 'paper'"),
+        (BASE + 'clock = "sun"', "wall or cpu"),
+        (BASE + 'budget = "1s"', "either a budget in seconds or a number of steps"),
+        (BASE.replace("steps = 3", ""), "either a budget in seconds or a number of steps"),
+        (BASE.replace("steps = 3", "steps = 0"), "at least 1"),
+        (BASE.replace('["yacht"]', '"yacht"'), "datasets must be a list of str"),
+        (BASE.replace('["yacht"]', "[]"), "no datasets"),
+        (BASE.replace("yacht", "yatch"), "did you mean 'yacht'"),
+        (BASE.replace("constant", "konstant"), "did you mean 'constant'"),
+    ],
+)
+def test_every_mistake_in_a_protocol_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan(tmp_path, text)
+    assert sentence in str(caught.value)
+
+
+def test_an_absent_protocol_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did you mean 'quick'"):
+        load_protocol("quik", {})
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_protocol(str(tmp_path / "absent.toml"), {})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"methods": ["bbb[learning_rate=0.02]"]},
+        {"datasets": ["boston"]},
+        {"steps": 4},
+        {"seconds": 3.0},
+        {"seeds": [1]},
+        {"scheme": "standard"},
+        {"per_decade": 9},
+    ],
+)
+def test_changing_what_matters_changes_the_identity(tmp_path: Path, changes: dict[str, Any]) -> None:
+    text = BASE.replace('["constant", "linear"]', '["bbb"]')
+    assert plan(tmp_path, text)[0].id == plan(tmp_path, text)[0].id
+    assert plan(tmp_path, text)[0].id != plan(tmp_path, text, **changes)[0].id
+
+
+def test_the_identity_of_a_step_budget_does_not_depend_on_the_clock(tmp_path: Path) -> None:
+    assert plan(tmp_path)[0].id == plan(tmp_path, clock="cpu")[0].id
+    assert plan(tmp_path, seconds=1.0)[0].id != plan(tmp_path, seconds=1.0, clock="cpu")[0].id

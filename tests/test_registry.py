@@ -1,0 +1,121 @@
+"""Discovery: by folder, by entry point, by file; broken and doubled plugins harm nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fsibench import listing, registry
+from fsibench.errors import UsageError
+
+ODD = Path(__file__).parent / "support" / "odd_methods.py"
+
+PLUGIN = '''
+from dataclasses import dataclass
+from typing import ClassVar
+from fsibench import Method
+
+@dataclass(frozen=True)
+class Mine(Method):
+    """A method of another package."""
+    name: ClassVar[str] = "{name}"
+    def fit(self, train, budget, generator):
+        yield None
+'''
+
+
+@pytest.fixture
+def fresh_registry() -> Iterator[None]:
+    registry.methods.cache_clear()
+    yield
+    registry.methods.cache_clear()
+
+
+def install_plugin(folder: Path, module: str, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pip leaves behind for a package with an entry point."""
+    (folder / f"{module}.py").write_text(content)
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[fsibench.methods]\n{module} = {module}\n")
+    monkeypatch.syspath_prepend(str(folder))
+
+
+def test_the_files_in_the_methods_folder_are_methods() -> None:
+    assert {"constant", "linear", "gp", "bbb"} <= set(registry.methods().items)
+    assert not registry.methods().broken
+
+
+@pytest.mark.usefixtures("fresh_registry")
+def test_an_installed_package_adds_a_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_plugin(tmp_path, "plugin_good", PLUGIN.format(name="mine"), monkeypatch)
+    assert registry.entry("mine").label == "mine"
+
+
+@pytest.mark.usefixtures("fresh_registry")
+def test_a_broken_plugin_is_shown_with_its_error_and_breaks_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_plugin(tmp_path, "plugin_broken", "import nothing_of_this_name\n", monkeypatch)
+    assert registry.entry("constant").label == "constant"
+    rows = {row["name"]: row for row in listing.methods()}
+    assert "No module named 'nothing_of_this_name'" in rows["plugin_broken"]["what"]
+    with pytest.raises(UsageError, match=r"plugin_broken.*cannot be loaded.*nothing_of_this_name"):
+        registry.entry("plugin_broken")
+
+
+@pytest.mark.usefixtures("fresh_registry")
+def test_a_name_offered_twice_is_an_error_that_names_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_plugin(tmp_path, "plugin_double", PLUGIN.format(name="bbb"), monkeypatch)
+    with pytest.raises(UsageError, match=r"offered twice: by .*bbb\.py and by the installed package plugin_double"):
+        registry.entry("bbb")
+    assert registry.entry("constant").label == "constant"
+    assert "TWICE" in {row["name"]: row for row in listing.methods()}["bbb"]["what"]
+
+
+def test_a_file_adds_a_method_with_options() -> None:
+    entry = registry.entry(f"{ODD}:RandomWalk[size=2]")
+    assert entry.label == "walk[size=2]"
+    assert registry.method_class(entry.reference).name == "walk"
+
+
+def test_a_file_that_takes_a_built_in_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(PLUGIN.format(name="bbb"))
+    with pytest.raises(UsageError, match="offered twice"):
+        registry.entry(f"{path}:Mine")
+
+
+@pytest.mark.parametrize(
+    ("reference", "sentence"),
+    [
+        ("bb", "did you mean 'bbb'"),
+        ("./absent.py:Class", "there is no file"),
+        (f"{ODD}:NoOpp", "did you mean 'NoOp'"),
+        (f"{ODD}:NotAMethod", "not a fsibench Method"),
+        (f"{ODD}:RandomWalk[speed=1]", "unknown option of walk 'speed'"),
+    ],
+)
+def test_every_mistake_is_one_sentence(reference: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        registry.entry(reference)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_with_a_syntax_error_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("def :\n")
+    with pytest.raises(UsageError, match=r"broken\.py cannot be loaded: SyntaxError"):
+        registry.entry(f"{path}:Mine")
+
+
+def test_data_sets_take_options_like_methods() -> None:
+    small = registry.dataset("bimodal[num_train=30,num_test=20]").split("paper", 0)
+    assert (len(small.train_y), len(small.test_y)) == (30, 20)
+    with pytest.raises(UsageError, match="did you mean 'num_train'"):
+        registry.dataset("bimodal[num_trian=30]")
+    with pytest.raises(UsageError, match="did you mean 'boston'"):
+        registry.dataset("bostn")

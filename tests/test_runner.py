@@ -1,0 +1,193 @@
+"""One cell: seeds, schedule, clocks, failures."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fsibench import runner
+from fsibench.contract import Budget, Data
+from fsibench.errors import UsageError
+from fsibench.plan import Cell, load_protocol, make_plan
+
+ODD = Path(__file__).parent / "support" / "odd_methods.py"
+
+
+def cell(method: str, **changes: Any) -> Cell:
+    content = {"methods": [method], "datasets": ["yacht"], "steps": 20, **changes}
+    if "seconds" in changes:
+        del content["steps"]
+    return make_plan(load_protocol("smoke", content))[0]
+
+
+def run(one: Cell) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Evaluations and the closing report of a cell."""
+    events: list[tuple[str, dict[str, Any]]] = []
+    runner.run_cell(one, lambda kind, payload: events.append((kind, payload)))
+    assert [kind for kind, _ in events].count("finished") == 1
+    return [payload for kind, payload in events if kind == "evaluation"], events[-1][1]
+
+
+def scores(rows: list[dict[str, Any]]) -> dict[int, tuple[float, float, float]]:
+    return {row["step"]: (row["rmse"], row["ll"], row["crps"]) for row in rows}
+
+
+def test_evaluations_are_log_spaced_in_steps_and_end_with_the_budget() -> None:
+    rows, end = run(cell(f"{ODD}:NoOp", steps=1000, per_decade=2))
+    assert [row["step"] for row in rows] == [1, 4, 10, 32, 100, 317, 1000]
+    assert end["status"] == "ok"
+
+
+def test_evaluations_are_log_spaced_in_seconds() -> None:
+    rows, _ = run(cell(f"{ODD}:Sleeper[seconds=0.01]", seconds=0.8, per_decade=3))
+    instants = [row["train_seconds"] for row in rows]
+    assert instants == pytest.approx([0.1, 0.2154, 0.4642, 0.8], abs=0.05)
+
+
+def test_equal_seeds_give_equal_bits_under_any_evaluation_schedule() -> None:
+    dense, _ = run(cell(f"{ODD}:RandomWalk", steps=50, per_decade=20))
+    sparse, _ = run(cell(f"{ODD}:RandomWalk", steps=50, per_decade=1))
+    assert len(dense) > len(sparse)
+    assert {step: scores(dense)[step] for step in scores(sparse)} == scores(sparse)
+
+
+def test_bbb_is_bit_identical_under_any_evaluation_schedule() -> None:
+    dense, _ = run(cell("bbb", steps=30, per_decade=20))
+    sparse, _ = run(cell("bbb", steps=30, per_decade=1))
+    assert scores(dense)[30] == scores(sparse)[30]
+
+
+def test_seed_split_and_entry_have_streams_of_their_own() -> None:
+    base = cell(f"{ODD}:RandomWalk")
+    seeds = {runner._Run(one, lambda *_: None).seed("fit") for one in (
+        base,
+        dataclasses.replace(base, seed=1),
+        dataclasses.replace(base, split=1),
+        dataclasses.replace(base, entry="walk[size=2]"),
+    )}
+    assert len(seeds) == 4
+
+
+def test_the_global_seed_does_not_matter() -> None:
+    torch.manual_seed(1)
+    first, _ = run(cell(f"{ODD}:RandomWalk"))
+    torch.manual_seed(2)
+    second, _ = run(cell(f"{ODD}:RandomWalk"))
+    assert scores(first) == scores(second)
+
+
+def test_an_exact_method_that_yields_once_is_evaluated_once() -> None:
+    rows, end = run(cell("linear", seconds=5.0))
+    assert [row["step"] for row in rows] == [1]
+    assert end["status"] == "ok"
+    assert end["details"]["train_seconds"] < 5.0
+
+
+def test_scores_are_in_the_units_of_the_target() -> None:
+    rows, _ = run(cell("constant"))
+    # The sd of yacht's target is 15.1; a constant prediction cannot be better or much worse.
+    assert rows[-1]["rmse"] == pytest.approx(15.1, rel=0.2)
+    assert rows[-1]["sharpness"] == pytest.approx(15.1, rel=0.1)
+    assert sum(rows[-1]["pit"]) == 62  # 20 % of 308 rows
+
+
+def test_evaluating_costs_no_training_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow_score(*arguments: Any) -> dict[str, Any]:
+        time.sleep(0.3)
+        return {"rmse": 1.0, "ll": -1.0, "crps": 1.0, "sharpness": 1.0, "pit": []}
+
+    monkeypatch.setattr(runner, "score", slow_score)
+    rows, end = run(cell(f"{ODD}:NoOp", steps=100, per_decade=2))
+    assert len(rows) >= 4
+    assert rows[-1]["train_seconds"] < 0.1
+    assert end["details"]["evaluate_seconds"] > 0.3 * len(rows) * 0.9
+
+
+def test_a_budget_in_cpu_seconds_does_not_count_sleep() -> None:
+    _, wall = run(cell(f"{ODD}:Sleeper[seconds=0.02]", seconds=0.2))
+    assert wall["details"]["wall_seconds"] == pytest.approx(0.2, abs=0.1)
+    assert wall["details"]["cpu_seconds"] < 0.1
+    budget = Budget(seconds=0.05, clock=time.process_time)
+    budget.start()
+    time.sleep(0.1)
+    assert not budget.exhausted
+
+
+def test_pulling_one_step_costs_the_harness_at_most_20_microseconds() -> None:
+    run(cell(f"{ODD}:NoOp", steps=2))  # warm
+    _, end = run(cell(f"{ODD}:NoOp", steps=100_000, per_decade=1))
+    assert end["details"]["cpu_seconds"] / 100_000 < 20e-6
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "message", "num_evaluations"),
+    [
+        ("Raises[after=30]", "ok", None, 7),
+        ("Raises[after=3]", "error", "RuntimeError: the method failed on purpose", 2),
+        ("RaisesInPredict", "error", "RuntimeError: predict failed on purpose", 0),
+        ("Explodes", "diverged", "Diverged: the loss is nan at step 2", 1),
+        ("NotANumber", "diverged", "Diverged: the predictive distribution is not finite", 1),
+        ("YieldsNothing", "error", "yields-nothing yielded no posterior; `fit` must yield at least once.", 0),
+    ],
+)
+def test_failures_become_statuses_and_earlier_points_stay(
+    method: str, status: str, message: str | None, num_evaluations: int
+) -> None:
+    rows, end = run(cell(f"{ODD}:{method}", per_decade=4))
+    assert (end["status"], end["details"]["message"]) == (status, message)
+    assert len(rows) == num_evaluations
+
+
+def test_an_error_keeps_its_traceback() -> None:
+    _, end = run(cell(f"{ODD}:Raises"))
+    assert "in fit" in end["details"]["traceback"]
+    assert 'raise RuntimeError("the method failed on purpose")' in end["details"]["traceback"]
+
+
+@pytest.mark.parametrize("name", ["cuda", "mps"])
+def test_an_absent_device_is_a_clear_error(name: str) -> None:
+    present = torch.cuda.is_available() if name == "cuda" else torch.backends.mps.is_available()
+    if present:
+        pytest.skip(f"this machine has {name}")
+    with pytest.raises(UsageError, match=f"no {name} device; use --device cpu"):
+        runner.device_named(name)
+    with pytest.raises(UsageError, match="choose cpu, cuda or mps"):
+        runner.device_named("abacus")
+
+
+def test_budgets_must_be_one_of_two_kinds_and_positive() -> None:
+    for arguments in ({}, {"seconds": 1.0, "steps": 1}, {"seconds": 0.0}, {"steps": -1}, {"seconds": float("nan")}):
+        with pytest.raises(ValueError, match="budget"):
+            Budget(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_fraction_runs_from_zero_to_one() -> None:
+    budget = Budget(steps=4)
+    seen = []
+    for _ in range(6):
+        seen.append(budget.fraction)
+        budget.steps_done += 1
+    assert seen == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
+
+
+def test_an_epoch_visits_every_row_once_and_keeps_the_short_batch() -> None:
+    data = Data(torch.arange(23.0)[:, None], torch.arange(23.0))
+    batches = data.batches(10, torch.Generator().manual_seed(0))
+    epoch = [next(batches) for _ in range(3)]
+    assert [len(batch) for batch in epoch] == [10, 10, 3]
+    assert sorted(torch.cat([batch.y for batch in epoch]).tolist()) == list(range(23))
+    assert all(torch.equal(batch.x[:, 0], batch.y) for batch in epoch)
+
+
+def test_large_data_are_drawn_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsibench.contract.LARGEST_PERMUTATION", 10)
+    data = Data(torch.arange(1000.0)[:, None], torch.arange(1000.0))
+    batches = data.batches(50, torch.Generator().manual_seed(0))
+    rows = torch.cat([next(batches).y for _ in range(200)])
+    assert rows.numel() == 10_000
+    assert rows.mean() == pytest.approx(499.5, abs=15)  # standard error 2.9
