@@ -74,7 +74,7 @@ def wheel(session: nox.Session) -> None:
     folder = Path(session.create_tmp()).resolve()
     session.install("build")
     session.run("python", "-m", "build", "--outdir", str(folder / "dist"))
-    built = sorted((folder / "dist").glob("*.whl"), key=lambda path: path.stat().st_mtime)[-1]
+    built = max((folder / "dist").glob("*.whl"), key=lambda path: path.stat().st_mtime)
     session.install(*CONSTRAINTS, "--force-reinstall", "--no-deps", str(built))
     session.install(*CONSTRAINTS, str(built), *nox.project.dependency_groups(PROJECT, "test"))
     root = Path.cwd()

@@ -9,7 +9,7 @@ import pytest
 
 from fsibench import registry
 from fsibench.errors import UsageError
-from fsibench.plan import Cell, load_protocol, make_plan, parse_budget
+from fsibench.plan import Cell, left_out, load_protocol, make_plan, parse_budget
 
 BASE = 'methods = ["constant", "linear"]\ndatasets = ["yacht"]\nsteps = 3\n'
 
@@ -92,6 +92,17 @@ def test_every_mistake_in_a_protocol_is_one_sentence(tmp_path: Path, text: str, 
     with pytest.raises(UsageError) as caught:
         plan(tmp_path, text)
     assert sentence in str(caught.value)
+
+
+def test_a_method_is_left_out_of_sets_that_are_too_large_for_it_and_the_plan_says_so(tmp_path: Path) -> None:
+    path = protocol_file(tmp_path, BASE)
+    protocol = load_protocol(path, {"methods": ["gp", "linear"], "datasets": ["yacht", "power"]})
+    assert {(cell.entry, cell.dataset) for cell in make_plan(protocol)} == {
+        ("gp", "yacht"),
+        ("linear", "yacht"),
+        ("linear", "power"),
+    }
+    assert left_out(protocol) == ["gp is left out of power: it is meant for at most 3000 training rows"]
 
 
 def test_an_absent_protocol_is_named(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def crps_by_quadrature(predictive: Predictive, y: float, point: int) -> float:
     loc, scale = predictive.loc[:, point].numpy(), predictive.scale[:, point].numpy()
 
     def squared_gap(t: float) -> float:
-        F = scipy.stats.norm.cdf(t, loc, scale).mean()
+        F = np.mean(scipy.stats.norm.cdf(t, loc, scale))
         return float((F - (y <= t)) ** 2)
 
     low, high = min(loc.min() - 12, y - 1), max(loc.max() + 12, y + 1)

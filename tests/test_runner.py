@@ -163,7 +163,7 @@ def test_an_absent_device_is_a_clear_error(name: str) -> None:
 def test_budgets_must_be_one_of_two_kinds_and_positive() -> None:
     for arguments in ({}, {"seconds": 1.0, "steps": 1}, {"seconds": 0.0}, {"steps": -1}, {"seconds": float("nan")}):
         with pytest.raises(ValueError, match="budget"):
-            Budget(**arguments)  # type: ignore[arg-type]
+            Budget(**arguments)
 
 
 def test_a_fraction_runs_from_zero_to_one() -> None:

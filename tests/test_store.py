@@ -15,9 +15,20 @@ from fsibench.errors import StoreError
 from fsibench.store import EXPORT_COLUMNS, SCHEMA_VERSION, Store
 
 CELL = {
-    **{"id": "c1", "entry": "bbb", "method": "bbb", "options": "{}", "note": "", "dataset": "yacht", "scheme": "paper"},
-    **{"split": 0, "seed": 0, "budget": "3 steps", "clock": "wall", "device": "cpu"},
-    **{"data_fingerprint": "d", "code_version": "v"},
+    "id": "c1",
+    "entry": "bbb",
+    "method": "bbb",
+    "options": "{}",
+    "note": "",
+    "dataset": "yacht",
+    "scheme": "paper",
+    "split": 0,
+    "seed": 0,
+    "budget": "3 steps",
+    "clock": "wall",
+    "device": "cpu",
+    "data_fingerprint": "d",
+    "code_version": "v",
 }
 
 

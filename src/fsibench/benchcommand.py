@@ -13,7 +13,7 @@ def add_parser(commands: Any) -> None:
     steps = kinds.add_parser("steps", help="CPU milliseconds per step and in units of a batched matrix product")
     steps.add_argument("--methods", metavar="A,B[opt=v]", help="only these rows")
     steps.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    steps.set_defaults(command=run)
+    steps.set_defaults(handler=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

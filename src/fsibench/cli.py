@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import json
 import os
 import sys
@@ -14,21 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import fsibench
 from fsibench.errors import UsageError, unknown
+from fsibench.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from fsibench.plan import Protocol
 
-DEFAULT_STORE = Path("results/fsibench.sqlite")
-DEFAULT_REPORT = Path("results/report")
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code (0 ok, 1 a cell failed, 2 bad usage, 130 interrupted)."""
     options = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = options.command
+    handler: Callable[[argparse.Namespace], int] = options.handler
     try:
-        return command(options)
+        return handler(options)
     except UsageError as error:
         print(f"fsibench: {error}", file=sys.stderr)
         return USAGE
@@ -50,8 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_export(commands)
     _add_check(commands)
     for module in ("fsibench.reportcommand", "fsibench.datacommand", "fsibench.benchcommand"):
-        if importlib.util.find_spec(module):
-            importlib.import_module(module).add_parser(commands)
+        importlib.import_module(module).add_parser(commands)
     return parser
 
 
@@ -62,7 +59,7 @@ def _add_list(commands: Any) -> None:
     parser = commands.add_parser("list", help="show methods, data sets or protocols")
     parser.add_argument("kind", choices=("methods", "datasets", "protocols"))
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.set_defaults(command=_list)
+    parser.set_defaults(handler=_list)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -92,13 +89,13 @@ def _add_run(commands: Any) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="cells at a time (default: number of cores)")
     parser.add_argument("--store", type=Path, default=DEFAULT_STORE, metavar="PATH", help=f"default: {DEFAULT_STORE}")
     parser.add_argument("--mirror", type=Path, metavar="DIR", help="folder with data files by name")
-    parser.set_defaults(command=_run)
+    parser.set_defaults(handler=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fsibench import driver, environment
+    from fsibench import driver, environment, registry
     from fsibench.executor import LocalExecutor
-    from fsibench.plan import make_plan
+    from fsibench.plan import left_out, make_plan
     from fsibench.runner import device_named
     from fsibench.store import Store
 
@@ -108,9 +105,13 @@ def _run(arguments: argparse.Namespace) -> int:
     protocol = _protocol(arguments)
     device_named(protocol.device)
     cells = make_plan(protocol)
+    for name in dict.fromkeys(cell.dataset for cell in cells):
+        registry.dataset(name).fetch()
     with Store.create(arguments.store) as store:
         todo = driver.pending(store, cells)
         print(_announcement(protocol, len(cells), len(todo), arguments.store), file=sys.stderr)
+        for sentence in left_out(protocol):
+            print(sentence, file=sys.stderr)
         run = store.begin_run(_command(), _as_json(protocol), environment.describe())
         progress = driver.Progress(len(todo), workers)
         outcome = driver.drive(store, run, todo, LocalExecutor(workers), progress)
@@ -178,7 +179,7 @@ def _add_export(commands: Any) -> None:
     parser = commands.add_parser("export", help="one row per evaluation as CSV or Parquet")
     parser.add_argument("--store", type=Path, default=DEFAULT_STORE, metavar="PATH")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="ends in .csv or .parquet")
-    parser.set_defaults(command=_export)
+    parser.set_defaults(handler=_export)
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -207,7 +208,7 @@ def _add_check(commands: Any) -> None:
     parser = commands.add_parser("check", help="does a method keep the contract? small named checks, one line each")
     parser.add_argument("entry", help="a method name, name[option=value] or ./file.py:Class")
     parser.add_argument("--only", metavar="NAME", help="run one check only")
-    parser.set_defaults(command=_check)
+    parser.set_defaults(handler=_check)
 
 
 def _check(arguments: argparse.Namespace) -> int:

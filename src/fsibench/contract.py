@@ -137,7 +137,7 @@ class Method(abc.ABC):
 
     `name` is what users type. `paper` is the citation. `note` is shown wherever the method is listed or ranked
     (for example "reconstruction"). `presets` are named sets of option values: `sip[preset=paper]`.
-    `max_rows` is the largest training set the method is meant for; larger cells are refused with a clear message.
+    `max_rows` is the largest training set the method is meant for; a plan leaves it out of larger ones and says so.
     """
 
     name: ClassVar[str]

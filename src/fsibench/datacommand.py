@@ -28,7 +28,7 @@ def add_parser(subparsers: Any) -> None:
     path.set_defaults(action=_path)
     for action in (fetch, verify, path):
         action.add_argument("--mirror", type=Path, metavar="DIR", help="folder with data files by name")
-    parser.set_defaults(command=run)
+    parser.set_defaults(handler=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

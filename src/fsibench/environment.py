@@ -72,15 +72,15 @@ def _revision() -> str:
     """Git revision of the checkout this package runs from, with `+changes` when it is dirty; empty when installed."""
     folder = Path(__file__).parent
     try:
-        tracked = subprocess.run(
-            ["git", "ls-files", "--error-unmatch", Path(__file__).name], cwd=folder, capture_output=True, check=False
-        )
-        if tracked.returncode != 0:  # an installed copy may lie inside somebody else's repository
-            return ""
-        head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=folder, capture_output=True, text=True)
-        changes = subprocess.run(["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True)
-    except OSError:
-        return ""  # no git on this machine
-    if head.returncode != 0:
-        return ""
-    return head.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
+        # An installed copy may lie inside somebody else's repository: then this file is not tracked, and git fails.
+        _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
+        head = _git(folder, "rev-parse", "--short=12", "HEAD")
+        return head + ("+changes" if _git(folder, "status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""  # no git on this machine, or no repository
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=30
+    ).stdout.strip()

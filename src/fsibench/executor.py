@@ -23,7 +23,7 @@ from typing import IO, Any, Protocol
 from fsibench.plan import Cell
 
 # One thread each: two threads on tiny tensors are slower than one, and far slower on a busy machine.
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 # What a cell printed is kept for failures only, and only its end.
 OUTPUT_TAIL = 4000
 PR_SET_PDEATHSIG = 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fsibench import identity, registry
-from fsibench.data import NUM_SPLITS, SPLIT_SCHEMES
+from fsibench.data import NUM_SPLITS, SPLIT_SCHEMES, SPLIT_SHARES, Dataset
 from fsibench.errors import UsageError, unknown
 
 _BUDGET = re.compile(
@@ -160,20 +160,40 @@ def make_plan(protocol: Protocol) -> list[Cell]:
 
     Ordered by split, then data set, then entry: an interrupted run has finished comparisons, not half of each.
     """
-    entries = _unique([registry.entry(text) for text in protocol.methods])
-    sets = [(text, registry.dataset(text)) for text in dict.fromkeys(protocol.datasets)]
-    fingerprints = {text: data.fingerprint() for text, data in sets}
+    sets = _datasets(protocol)
+    fingerprints = {text: data.fingerprint() for text, data in sets.items()}
+    fitting = {text: [entry for entry in _entries(protocol) if _fits(protocol, entry, sets[text])] for text in sets}
     return [
         _cell(protocol, entry, text, fingerprints[text], split, seed)
         for seed in protocol.seeds
         for split in range(protocol.splits)
-        for text, _ in sets
-        for entry in entries
+        for text in sets
+        for entry in fitting[text]
     ]
 
 
-def _unique(entries: list[registry.Entry]) -> list[registry.Entry]:
+def left_out(protocol: Protocol) -> list[str]:
+    """One sentence for each entry that a plan leaves out of a data set that is too large for it."""
+    return [
+        f"{entry.label} is left out of {text}: it is meant for at most {entry.method.max_rows} training rows"
+        for text, data in _datasets(protocol).items()
+        for entry in _entries(protocol)
+        if not _fits(protocol, entry, data)
+    ]
+
+
+def _entries(protocol: Protocol) -> list[registry.Entry]:
+    entries = [registry.entry(text) for text in protocol.methods]
     return list({entry.label: entry for entry in entries}.values())
+
+
+def _datasets(protocol: Protocol) -> dict[str, Dataset]:
+    return {text: registry.dataset(text) for text in protocol.datasets}
+
+
+def _fits(protocol: Protocol, entry: registry.Entry, dataset: Dataset) -> bool:
+    limit = entry.method.max_rows
+    return limit is None or SPLIT_SHARES.get(protocol.scheme, 1.0) * dataset.describe().rows <= limit
 
 
 def _cell(

@@ -73,11 +73,13 @@ class Predictive:
         """log 1/S Σₛ N(y | μₛ, σₛ²), of shape [N]."""
         z = (y - self.loc) / self.scale
         log_density = -0.5 * z.square() - self.scale.log() - 0.5 * math.log(2.0 * math.pi)  # [S, N]
-        return log_density.logsumexp(0) - math.log(self.num_components)
+        average: Tensor = log_density.logsumexp(0) - math.log(self.num_components)
+        return average
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y ≤ y), of shape [N]."""
-        return torch.special.ndtr((y - self.loc) / self.scale).mean(0)
+        below: Tensor = torch.special.ndtr((y - self.loc) / self.scale)  # [S, N]
+        return below.mean(0)
 
     def sample(self, num_draws: int, generator: torch.Generator) -> Tensor:
         """Independent draws of y at each point, of shape [num_draws, N]."""
@@ -98,13 +100,13 @@ class Predictive:
 
     def _bisect(self, level: Tensor) -> Tensor:
         # The mixture's quantile lies between the smallest and the largest quantile of its components.
-        component_quantiles = self.loc + self.scale * torch.special.ndtri(level)  # [S, N]
+        component_quantiles: Tensor = self.loc + self.scale * torch.special.ndtri(level)  # [S, N]
         low, high = component_quantiles.amin(0), component_quantiles.amax(0)  # [N]
         for _ in range(60):  # 2⁻⁶⁰ of the bracket: float64 has nothing finer
             middle = 0.5 * (low + high)
             below = self.cdf(middle) < level
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return 0.5 * (low + high)
+        return low
 
     def crps(self, y: Tensor, method: Literal["auto", "pairs", "integral"] = "auto") -> Tensor:
         """Continuous ranked probability score at each point, [N]; lower is better.

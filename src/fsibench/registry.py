@@ -150,12 +150,13 @@ def _class_in_file(path: Path, class_name: str) -> type[Method]:
 def _module_from_file(path: Path) -> ModuleType:
     name = f"fsibench_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up by name
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (a plugin may fail in any way)
         del sys.modules[name]
         raise UsageError(f"{path} cannot be loaded: {_last_line(error)}") from None
     return module
@@ -220,7 +221,7 @@ def _collect(group: str, offer: Callable[[Found, Any, str], None]) -> Found:
         origin = f"the installed package {point.dist.name if point.dist else point.value}"
         try:
             offer(found, point.load(), origin)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (a plugin may fail in any way)
             found.broken[point.name] = f"{_last_line(error)} (from {origin})"
     return found
 
@@ -231,7 +232,7 @@ def _modules(package_name: str) -> Iterator[ModuleType | dict[str, str]]:
     for info in pkgutil.iter_modules(package.__path__):
         try:
             yield importlib.import_module(f"{package_name}.{info.name}")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (a plugin may fail in any way)
             yield {info.name: _last_line(error)}
 
 

@@ -10,7 +10,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-DEFAULT_STORE = Path("results/results.sqlite")
+from fsibench.store import DEFAULT_STORE
+
 CONDITIONS = ("scheme", "budget", "clock", "device")
 
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from fsibench import identity, options, registry
 from fsibench.contract import Budget, Data, Method, Posterior
@@ -88,13 +89,13 @@ def run_cell(cell: Cell, emit: Emit) -> None:
     status, message, trace = "ok", None, None
     try:
         run.go()
-    except (Diverged, torch.linalg.LinAlgError) as error:
+    except (Diverged, LinAlgError) as error:
         status, message = "diverged", f"{type(error).__name__}: {error}"
     except UsageError as error:
         status, message = "error", str(error)
     except MemoryError as error:
         status, message, trace = "oom", f"MemoryError: {error}", traceback.format_exc()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (whatever a method raises becomes a status)
         status, message, trace = "error", f"{type(error).__name__}: {error}", traceback.format_exc()
     details = {"message": message, "traceback": trace, "total_seconds": time.perf_counter() - started}
     emit("finished", {"status": status, "details": {**details, **run.clocks()}})
@@ -138,7 +139,7 @@ class _Run:
             with self.train:
                 budget.start()
                 training = False
-                for posterior in fits:
+                for posterior in fits:  # noqa: B007 (looked at below)
                     budget.steps_done += 1
                     training = not budget.exhausted
                     if not training or schedule.due():
@@ -172,7 +173,7 @@ class _Run:
         generator = torch.Generator(self.device)
         assert self.budget is not None
         generator.manual_seed(self.seed("evaluate", self.budget.steps_done))
-        parts = [posterior.predict(rows, generator) for rows in x.split(ROWS_PER_PREDICT)]
+        parts = [posterior.predict(rows, generator) for rows in torch.split(x, ROWS_PER_PREDICT)]
         synchronise(self.device)
         predictive = concatenate(parts)
         if predictive.num_points != len(x):

@@ -34,7 +34,7 @@ def score(predictive: Predictive, y: Tensor) -> dict[str, Any]:
 def pit_counts(pit: Tensor) -> list[int]:
     """How many probability integral transforms fall into each of `PIT_BINS` equal bins."""
     bins = (pit * PIT_BINS).long().clamp(0, PIT_BINS - 1)
-    return torch.bincount(bins, minlength=PIT_BINS).tolist()  # type: ignore[no-any-return]
+    return torch.bincount(bins, minlength=PIT_BINS).tolist()
 
 
 def concatenate(parts: list[Predictive]) -> Predictive:

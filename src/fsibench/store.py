@@ -26,6 +26,7 @@ from fsibench.errors import StoreError
 if TYPE_CHECKING:
     import pandas as pd
 
+DEFAULT_STORE = Path("results/fsibench.sqlite")
 SCHEMA_VERSION = 1
 COMMIT_EVERY = 0.2
 

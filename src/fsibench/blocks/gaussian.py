@@ -1,37 +1,20 @@
-"""Gaussian algebra that several methods need: a Cholesky factor that holds, log densities, low-rank evidence.
+"""Gaussian algebra that several methods need: log densities, divergences, Bayesian linear regression on features.
 
 Everything here is exact linear algebra on the tensors it is given; callers choose float64 where it matters.
 """
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from fsibench.blocks.likelihoods import LOG_2PI
+from fsibench.blocks.linalg import cholesky
 
 
-def cholesky(matrix: Tensor, jitter: float = 1e-6) -> Tensor:
-    """Lower Cholesky factor; only when it fails, `jitter` times the mean diagonal is added, then ten times as much, ...
-
-    Batches are fine. Non-finite input gives a factor of NaN, which the caller's guard against divergence sees.
-    """
-    factor: Tensor
-    factor, info = torch.linalg.cholesky_ex(matrix)
-    if not bool(info.any()):
-        return factor
-    if not bool(torch.isfinite(matrix).all()):
-        return torch.full_like(matrix, math.nan)
-    size = matrix.shape[-1]
-    scale = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None].clamp_min(1e-30)  # [..., 1, 1]
-    identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device)
-    for power in range(8):
-        factor, info = torch.linalg.cholesky_ex(matrix + jitter * 10.0**power * scale * identity)
-        if not bool(info.any()):
-            return factor
-    return torch.full_like(matrix, math.nan)
+def factor(matrix: Tensor) -> Tensor:
+    """Lower Cholesky factor of the matrix itself; only when that fails, with the smallest jitter that works."""
+    return cholesky(matrix, 0.0)[0]
 
 
 def multivariate_log_density(residual: Tensor, L: Tensor) -> Tensor:
@@ -64,14 +47,14 @@ def linear_posterior(residual: Tensor, features: Tensor, noise: Tensor) -> tuple
 def linear_posterior_from_moments(gram: Tensor, projection: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """`linear_posterior` from ΦᵀΦ [S, S] and Φᵀr [S], which can be summed over chunks of rows."""
     identity = torch.eye(gram.shape[0], dtype=gram.dtype, device=gram.device)
-    C = cholesky(identity + gram / noise)
+    C = factor(identity + gram / noise)
     mean = torch.cholesky_solve((projection / noise)[:, None], C)[:, 0]
     return mean, C
 
 
 def _low_rank_factor(features: Tensor, noise: Tensor) -> Tensor:
     identity = torch.eye(features.shape[1], dtype=features.dtype, device=features.device)
-    return cholesky(identity + features.T @ features / noise)
+    return factor(identity + features.T @ features / noise)
 
 
 def gaussian_kl(mean_q: Tensor, L_q: Tensor, mean_p: Tensor, L_p: Tensor) -> Tensor:

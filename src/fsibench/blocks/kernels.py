@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.bfgs import minimise
-from fsibench.blocks.gaussian import cholesky, multivariate_log_density
+from fsibench.blocks.gaussian import factor, multivariate_log_density
 from fsibench.blocks.likelihoods import LOG_2PI, MINIMUM_NOISE_VARIANCE
 
 # Bounds of the hyper-parameters on standardised data, so that no line search can leave the finite numbers.
@@ -68,7 +68,7 @@ class GaussianProcess:
     def factor(self, x: Tensor, nugget: Tensor | float) -> Tensor:
         """Cholesky factor of K(x, x) + nugget · I."""
         K = self.covariance(x, x)
-        return cholesky(K + nugget * torch.eye(len(x), dtype=K.dtype, device=K.device), jitter=1e-10)
+        return factor(K + nugget * torch.eye(len(x), dtype=K.dtype, device=K.device))
 
     def log_evidence(self, x: Tensor, y: Tensor) -> Tensor:
         """log N(y | 0, K + σ² I)."""
@@ -124,7 +124,7 @@ def negative_log_evidence(process: GaussianProcess, x: Tensor, y: Tensor) -> tup
     K = process.covariance(x, x)
     K = K + process.noise * torch.eye(len(x), dtype=K.dtype, device=K.device)
     with torch.no_grad():
-        L = cholesky(K, jitter=1e-10)
+        L = factor(K)
         a = torch.cholesky_solve(y[:, None], L)  # [N, 1]
         value = 0.5 * float(y @ a[:, 0]) + float(L.diagonal().log().sum()) + 0.5 * len(y) * LOG_2PI
         weights = torch.cholesky_inverse(L) - a @ a.T  # [N, N]

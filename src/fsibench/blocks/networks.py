@@ -44,6 +44,16 @@ def split_biases(flat: Tensor, widths: Sequence[int]) -> tuple[Tensor, ...]:
     return tuple(torch.split_with_sizes(flat, list(widths[1:]), dim=-1))
 
 
+def scaled_weights(widths: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    """Flat starting weights [P], each layer at its `kept_scale`."""
+    layers = [
+        kept_scale(fan_in)
+        * torch.randn(fan_in * fan_out, generator=generator, dtype=dtype, device=generator.device)
+        for fan_in, fan_out in weight_shapes(widths)
+    ]
+    return torch.cat(layers)
+
+
 def sampled_network(
     x: Tensor, weights: Tensor, biases: Tensor, widths: Sequence[int], dropout: DropoutMasks | None = None
 ) -> Tensor:
