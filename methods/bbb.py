@@ -125,7 +125,7 @@ class MeanFieldNetwork:
     def kl(self, log_prior: Tensor, generator: torch.Generator) -> Tensor:
         """KL(q ‖ p): closed form for the Gaussian prior, one-draw estimate of E_q log p for the scale mixture."""
         if self.options.prior == "gaussian":
-            return diagonal_gaussian_kl(self.means, self.log_variances, log_prior)
+            return diagonal_gaussian_kl(self.means, self.log_variances, 0.0, log_prior)
         weights = self.draw_weights(self.options.num_samples, generator)  # [S, P]
         log_p = scale_mixture_log_density(weights, self.options.mixture_weight, self.options.mixture_log_scales)
         return -diagonal_gaussian_entropy(self.log_variances) - log_p.sum(-1).mean()
@@ -167,7 +167,7 @@ class MeanFieldNetwork:
         }
         if self.options.prior == "gaussian":
             explained["prior_scale"] = (0.5 * log_prior).exp().item()
-            explained["kl"] = diagonal_gaussian_kl(self.means, self.log_variances, log_prior).item()
+            explained["kl"] = diagonal_gaussian_kl(self.means, self.log_variances, 0.0, log_prior).item()
         return explained
 
 

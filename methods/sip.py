@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fsibench.blocks.adversarial import Discriminator, Standardiser
+from fsibench.blocks.adversarial import Discriminator, Moments
 from fsibench.blocks.conditionals import Conditional
 from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.likelihoods import noise_variance
@@ -163,7 +163,7 @@ class SparseImplicitProcess:
         u, noise = self.sampler(S, generator), self.prior.draw_noise(S, generator)
         parts = [
             self.prior.condition(rows, self.inducing, u, noise, jitter=self.options.jitter)
-            for rows in x.split(PREDICTION_ROWS)
+            for rows in torch.split(x, PREDICTION_ROWS)
         ]
         variance = torch.cat([part.variance for part in parts]) + noise_variance(self.log_noise)
         return Predictive(torch.cat([part.mean for part in parts], 1), variance.sqrt())
@@ -188,7 +188,7 @@ class SparseImplicitProcess:
         residual = u - (m_z + xi @ d_z) - math.sqrt(amount) * eta  # [draws, M]
         mixing = xi + torch.cholesky_solve(residual.mT, factor).mT @ d_z.mT  # [draws, S]
         draws = []
-        for rows in x.split(PREDICTION_ROWS):
+        for rows in torch.split(x, PREDICTION_ROWS):
             f_x = self.prior.functions(rows, noise).double()
             m_x = f_x.mean(0)
             draws.append(m_x + mixing @ ((f_x - m_x) / math.sqrt(S - 1)))
@@ -198,7 +198,7 @@ class SparseImplicitProcess:
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Functions of the learned prior."""
         noise = self.prior.draw_noise(num_draws, generator)
-        return torch.cat([self.prior.functions(rows, noise) for rows in x.split(PREDICTION_ROWS)], 1)
+        return torch.cat([self.prior.functions(rows, noise) for rows in torch.split(x, PREDICTION_ROWS)], 1)
 
     @torch.no_grad()
     def trace(self) -> dict[str, float | Tensor]:
@@ -238,19 +238,19 @@ class AdaptiveContrast:
         losses = []
         for discriminator, draws in ((self.of_q, u), (self.of_p, f_z)):
             gaussian = torch.randn(draws.shape, generator=generator, dtype=draws.dtype, device=draws.device)
-            losses.append(discriminator.improve(Standardiser(draws)(draws), gaussian, fraction))
+            losses.append(discriminator.improve(Moments(draws).standardised, gaussian, fraction))
         self.loss = 0.5 * sum(losses)
 
     def divergence(self, u: Tensor, f_z: Tensor) -> Tensor:
-        moments_q, moments_p = Standardiser(u), Standardiser(f_z)
+        """E_q[T_q − T_p] + KL(q̄ ‖ p̄), and the mean of that with its mirror image for the symmetric divergence."""
+        q, p = Moments(u), Moments(f_z)
+        forward = self._contrast(self.of_q, q, self.of_p, p, u)
+        return 0.5 * (forward + self._contrast(self.of_p, p, self.of_q, q, f_z)) if self.symmetric else forward
 
-        def log_ratio(draws: Tensor) -> Tensor:
-            by_q, by_p = moments_q(draws), moments_p(draws)
-            contrast = self.of_q.log_ratio(by_q) - self.of_p.log_ratio(by_p)
-            return (contrast + moments_q.log_density(by_q) - moments_p.log_density(by_p)).mean()
-
-        forward = log_ratio(u)
-        return 0.5 * (forward - log_ratio(f_z)) if self.symmetric else forward
+    @staticmethod
+    def _contrast(own: Discriminator, moments: Moments, other: Discriminator, others: Moments, draws: Tensor) -> Tensor:
+        ratio = own.log_ratio(moments.standardised) - other.log_ratio(others.standardise(draws))
+        return ratio.mean() + moments.divergence(others.mean.detach(), others.variance.detach().log())
 
 
 def make_prior(options: SIP, num_inputs: int, generator: torch.Generator, dtype: torch.dtype) -> Prior:

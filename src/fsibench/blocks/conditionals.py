@@ -65,11 +65,11 @@ def low_rank_conditional(
 
 def root(covariance: Tensor) -> Tensor:
     """L with L Lᵀ = C, for a covariance that may be singular (fewer draws than dimensions, a dead unit)."""
-    size = covariance.shape[-1]
-    tiny = 1e-12 * covariance.detach().diagonal().mean() + 1e-30
-    shifted = covariance + tiny * torch.eye(size, dtype=covariance.dtype, device=covariance.device)
-    factor, failure = torch.linalg.cholesky_ex(shifted)
-    if failure.item() == 0:
-        return factor
-    _, amount = cholesky(covariance.detach(), 10.0 * float(tiny))
-    return torch.linalg.cholesky(covariance + amount * torch.eye(size, dtype=covariance.dtype))
+    identity = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+    tiny = 1e-12 * float(covariance.detach().diagonal().mean()) + 1e-30
+    factor, failure = torch.linalg.cholesky_ex(covariance + tiny * identity)
+    if failure.item() != 0:
+        _, amount = cholesky(covariance.detach(), 10.0 * tiny)
+        factor, _ = torch.linalg.cholesky_ex(covariance + amount * identity)
+    lower: Tensor = factor
+    return lower

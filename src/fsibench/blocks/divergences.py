@@ -42,10 +42,15 @@ def alpha_energy(y: Tensor, mean: Tensor, conditional_variance: Tensor | float, 
     return log_mean / alpha - 0.5 * (LOG_2PI + noise.log())
 
 
-def diagonal_gaussian_kl(mean: Tensor, log_variance: Tensor, prior_log_variance: Tensor) -> Tensor:
-    """KL( N(m, e^s) ‖ N(0, e^τ) ) summed over coordinates: ½ Σ_j [ (e^{s_j} + m_j²) e^{−τ} − 1 + τ − s_j ]."""
-    spread = (log_variance.exp().sum() + mean.square().sum()) * torch.exp(-prior_log_variance)
-    return 0.5 * (spread - log_variance.sum() + mean.numel() * (prior_log_variance - 1.0))
+def diagonal_gaussian_kl(
+    mean: Tensor, log_variance: Tensor, prior_mean: Tensor | float, prior_log_variance: Tensor
+) -> Tensor:
+    """KL( N(m, e^s) ‖ N(μ, e^τ) ) summed over coordinates; τ and μ may be scalars.
+
+    ½ Σ_j [ (e^{s_j} + (m_j − μ_j)²) e^{−τ_j} − 1 + τ_j − s_j ]
+    """
+    spread = (log_variance.exp() + (mean - prior_mean).square()) * torch.exp(-prior_log_variance)
+    return 0.5 * (spread + (prior_log_variance - log_variance)).sum() - 0.5 * mean.numel()
 
 
 def diagonal_gaussian_entropy(log_variance: Tensor) -> Tensor:

@@ -1,0 +1,217 @@
+"""Adversarial alpha-divergence minimisation, and adversarial variational Bayes as its limit alpha = 0.
+
+Rodríguez-Santana, Hernández-Lobato: Adversarial α-divergence minimization for Bayesian approximate inference,
+Neurocomputing 2022; Mescheder, Nowozin, Geiger: Adversarial variational Bayes, ICML 2017.
+
+q_φ(w) over the weights of a small network is a network fed with noise. Its divergence from the prior N(0, e^τ I) is
+found by adaptive contrast: with m, s² the coordinate-wise moments of the draws and w̃ = (w − m)/s,
+
+    log q(w)/p(w) = T(w̃) + log N(w | m, s²) − log N(w | 0, e^τ),
+
+where the discriminator T separates w̃ from standard normal vectors; the two Gaussians' expectation is closed. Minimised, per observation:
+
+    −1/B Σ_i ℓ_α(y_i) + β/N E_q[ log q(w)/p(w) ]
+
+with ℓ_α the alpha-energy, and E_q log N(y | f(x; w), v) at alpha = 0. β rises over the `warm_up`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fsibench.blocks.adversarial import Discriminator, Moments
+from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.likelihoods import noise_variance
+from fsibench.blocks.networks import NoiseSampler, num_weights, sampled_network, scaled_weights
+from fsibench.blocks.training import Optimiser, Schedule, leaf, warm_up
+from fsibench.contract import Budget, Data, Method
+from fsibench.errors import UsageError
+from fsibench.predictive import Predictive
+
+# Rows of x that predictions handle at a time: 100 networks × 1000 rows × 50 units are 20 MB.
+PREDICTION_ROWS = 1000
+
+RELEASED: Mapping[str, Any] = {
+    "num_samples": 10, "weights": "per_point", "num_test_samples": 100, "batch_size": 10, "learning_rate": 1e-4,
+    "discriminator_learning_rate": 1e-3, "schedule": "constant", "warm_up": 0.1, "initialisation": "released",
+    "initial_log_noise": 0.01, "initial_log_prior": -5.0, "discriminator_draws": "fresh",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AADM(Method):
+    """Implicit posterior over weights, adaptive contrast, alpha-energy."""
+
+    name: ClassVar[str] = "aadm"
+    paper: ClassVar[str] = (
+        "Rodríguez-Santana and Hernández-Lobato, Adversarial α-divergence minimization for Bayesian approximate "
+        "inference, Neurocomputing 2022"
+    )
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {**RELEASED, "warm_up": 0.2},  # the SIP paper's comparison: warm-up over a fifth of the training
+        "released": RELEASED,
+    }
+
+    alpha: float = 0.5  # 0 is adversarial variational Bayes
+    hidden_units: int = 50
+    num_samples: int = 10  # weight vectors per data point, or per step when shared
+    weights: Literal["per_point", "shared"] = "per_point"
+    num_test_samples: int = 200
+    batch_size: int = 20
+    learning_rate: float = 1e-3
+    discriminator_learning_rate: float = 1e-3
+    schedule: Schedule = "cosine"
+    warm_up: float = 0.2  # share of the budget over which the KL's weight rises to 1
+    # The discriminator learns from the draws of the step before (independent of those it then judges, and free),
+    # from fresh ones (as released), or from the very draws it judges.
+    discriminator_draws: Literal["previous", "fresh", "shared"] = "previous"
+    initialisation: Literal["scaled", "released"] = "scaled"
+    initial_log_noise: float = -2.0  # λ
+    initial_log_prior: float = -2.0  # τ
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.alpha <= 1.0:
+            raise UsageError(f"alpha is a number from 0 to 1, got {self.alpha}.")
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[ImplicitWeights]:
+        model = ImplicitWeights(self, train.num_inputs, generator, train.x.dtype)
+        discriminator = make_discriminator(self, model.num_weights, generator, train.x.dtype)
+        optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
+        previous = model.draw_detached(min(self.batch_size, len(train)), generator)
+        for batch in train.batches(self.batch_size, generator):
+            fraction = budget.fraction
+            if self.discriminator_draws == "fresh":
+                previous = model.draw_detached(len(batch), generator)
+            w = model.sampler(model.num_draws(len(batch)), generator)  # [B S or S, P]
+            learned_from = w.detach() if self.discriminator_draws == "shared" else previous
+            cross_entropy = improve_on_gaussian(discriminator, learned_from, fraction, generator)
+            previous = w.detach()
+            kl = model.kl(w, discriminator)
+            loss = warm_up(fraction, self.warm_up) / len(train) * kl - model.data_term(batch, w)
+            model.last = {
+                "loss": optimiser.minimise(loss, fraction),
+                "kl": kl.detach(),
+                "discriminator_loss": cross_entropy,
+            }
+            yield model
+
+
+@dataclass(frozen=True)
+class AVB(AADM):
+    """The same implementation at alpha = 0: the data term is the expected log-likelihood."""
+
+    name: ClassVar[str] = "avb"
+    paper: ClassVar[str] = "Mescheder et al., Adversarial variational Bayes, ICML 2017"
+
+    alpha: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.alpha != 0.0:
+            raise UsageError(f"avb is aadm at alpha = 0; for alpha = {self.alpha} ask for aadm[alpha={self.alpha}].")
+
+
+class ImplicitWeights:
+    """q_φ(w) and what it implies: the objective's terms, predictions, draws."""
+
+    def __init__(self, options: AADM, num_inputs: int, generator: torch.Generator, dtype: torch.dtype) -> None:
+        self.options = options
+        self.widths = (num_inputs, options.hidden_units, options.hidden_units, 1)
+        self.num_weights = num_weights(self.widths)
+        self.sampler = make_sampler(options, self.widths, generator, dtype)
+        biases = torch.randn(sum(self.widths[1:]), generator=generator, dtype=dtype, device=generator.device)
+        self.biases = leaf(0.1 * biases)
+        # λ, the log variance of the observation noise, and τ, that of the prior
+        self.scalars = leaf(biases.new_tensor([options.initial_log_noise, options.initial_log_prior]))
+        self.last: dict[str, float | Tensor] = {}
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [*self.sampler.parameters, self.biases, self.scalars]
+
+    def num_draws(self, num_points: int) -> int:
+        return self.options.num_samples * (num_points if self.options.weights == "per_point" else 1)
+
+    @torch.no_grad()
+    def draw_detached(self, num_points: int, generator: torch.Generator) -> Tensor:
+        return self.sampler(self.num_draws(num_points), generator)
+
+    def kl(self, w: Tensor, discriminator: Discriminator) -> Tensor:
+        """E_q log q(w)/p(w) = E_q T(w̃) + KL( N(m, s²) ‖ N(0, e^τ) )."""
+        moments = Moments(w)
+        return discriminator.log_ratio(moments.standardised).mean() + moments.divergence(0.0, self.scalars[1])
+
+    def data_term(self, batch: Data, w: Tensor) -> Tensor:
+        """Mean alpha-energy of the batch."""
+        f = self.outputs(batch.x, w)  # [S, B]
+        return alpha_energy(batch.y, f, 0.0, noise_variance(self.scalars[0]), self.options.alpha).mean()
+
+    def outputs(self, x: Tensor, w: Tensor) -> Tensor:
+        """f(x_i; w): all vectors at all points, or S vectors of its own for each point: [S, B]."""
+        if self.options.weights == "shared":
+            return sampled_network(x, w, self.biases, self.widths)
+        own_inputs = x.repeat_interleave(self.options.num_samples, 0).unsqueeze(1)  # [B S, 1, D]
+        return sampled_network(own_inputs, w, self.biases, self.widths).view(len(x), -1).mT
+
+    @torch.no_grad()
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        return self._functions(x, self.sampler(num_draws, generator))
+
+    @torch.no_grad()
+    def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        """Networks with weights from N(0, e^τ) and the trained biases."""
+        normal = torch.randn(num_draws, self.num_weights, generator=generator, dtype=x.dtype, device=x.device)
+        return self._functions(x, (0.5 * self.scalars[1]).exp() * normal)
+
+    def _functions(self, x: Tensor, w: Tensor) -> Tensor:
+        rows = torch.split(x, PREDICTION_ROWS)
+        return torch.cat([sampled_network(part, w, self.biases, self.widths) for part in rows], 1)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+        loc = self.draw(x, self.options.num_test_samples, generator)
+        return Predictive(loc, noise_variance(self.scalars[0]).sqrt())
+
+    @torch.no_grad()
+    def trace(self) -> dict[str, float | Tensor]:
+        numbers: dict[str, float | Tensor] = {name: float(value) for name, value in self.last.items()}
+        numbers["noise"] = noise_variance(self.scalars[0]).sqrt().item()
+        numbers["prior_scale"] = (0.5 * self.scalars[1]).exp().item()
+        return numbers
+
+
+def improve_on_gaussian(
+    discriminator: Discriminator, w: Tensor, fraction: float, generator: torch.Generator
+) -> float:
+    """One step of T between the standardised draws and standard normal vectors."""
+    gaussian = torch.randn(w.shape, generator=generator, dtype=w.dtype, device=w.device)
+    return discriminator.improve(Moments(w).standardised, gaussian, fraction)
+
+
+def make_sampler(
+    options: AADM, widths: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
+) -> NoiseSampler:
+    """q_φ(w). Scaled start: draws spread a little around weights that suit their layers."""
+    P = num_weights(widths)
+    if options.initialisation == "released":
+        return NoiseSampler(P, generator, dtype=dtype)
+    sampler = NoiseSampler(P, generator, weight_scale=None, log_variance=(0.0, 0.0), dtype=dtype)
+    hidden = sampler.network.widths[-2]
+    with torch.no_grad():
+        sampler.network.flat[-P * (hidden + 1) : -P] *= 0.02
+        sampler.network.flat[-P:] = scaled_weights(widths, generator, dtype)
+    return sampler
+
+
+def make_discriminator(
+    options: AADM, num_inputs: int, generator: torch.Generator, dtype: torch.dtype
+) -> Discriminator:
+    scale = 0.1 if options.initialisation == "released" else None
+    rate = options.discriminator_learning_rate
+    return Discriminator(
+        num_inputs, generator, rate, options.schedule, weight_scale=scale, bias_scale=0.1, dtype=dtype
+    )
