@@ -31,7 +31,7 @@ class ConstantPosterior:
         return self.mean.expand(num_draws, len(x)).clone()
 
     def trace(self) -> dict[str, float | Tensor]:
-        return {"noise": float(self.variance)}
+        return {"noise": float(self.variance.sqrt())}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fsibench.blocks.gaussian import cholesky
+from fsibench.blocks.gaussian import factor
 from fsibench.blocks.kernels import GaussianProcess, maximise_evidence, standard_starts
 from fsibench.contract import Budget, Data, Method, Posterior
 from fsibench.errors import Diverged
@@ -50,7 +50,7 @@ class GPPosterior:
 
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         mean, V = self._moments(x)
-        L = cholesky(self.process.covariance(x, x) - V.T @ V, jitter=1e-10)
+        L = factor(self.process.covariance(x, x) - V.T @ V)
         eps = torch.randn(num_draws, len(x), generator=generator, device=x.device, dtype=torch.float64)
         return (mean + eps @ L.T).to(x.dtype)
 
@@ -60,7 +60,7 @@ class GPPosterior:
     def trace(self) -> dict[str, float | Tensor]:
         return {
             "log_evidence": self.log_evidence,
-            "noise": float(self.process.noise),
+            "noise": float(self.process.noise.sqrt()),
             "signal": float(self.process.signal),
             "lengthscales": self.process.lengthscales,
         }

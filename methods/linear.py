@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fsibench.blocks.gaussian import cholesky
+from fsibench.blocks.gaussian import factor
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE
 from fsibench.contract import Budget, Data, Method, Posterior
 from fsibench.predictive import Predictive
@@ -28,26 +28,26 @@ CHUNK_ROWS = 100_000
 
 @dataclass(frozen=True)
 class LinearPosterior:
-    """Weights N(mean, factor factorᵀ) over [x, 1], float64, and the noise variance."""
+    """Weights N(mean, root rootᵀ) over [x, 1], float64, and the noise variance."""
 
     mean: Tensor
-    factor: Tensor
+    root: Tensor
     noise: Tensor
     ridge: Tensor
 
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
         inputs = with_intercept(x)  # [N, D + 1]
-        variance = (inputs @ self.factor).square().sum(-1) + self.noise
+        variance = (inputs @ self.root).square().sum(-1) + self.noise
         return Predictive((inputs @ self.mean)[None].to(x.dtype), variance.sqrt()[None].to(x.dtype))
 
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         shape = (num_draws, len(self.mean))
         eps = torch.randn(shape, generator=generator, device=x.device, dtype=torch.float64)
-        weights = self.mean + eps @ self.factor.T  # [S, D + 1]
+        weights = self.mean + eps @ self.root.T  # [S, D + 1]
         return (weights @ with_intercept(x).T).to(x.dtype)
 
     def trace(self) -> dict[str, float | Tensor]:
-        return {"noise": float(self.noise), "ridge": float(self.ridge)}
+        return {"noise": float(self.noise.sqrt()), "ridge": float(self.ridge)}
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Linear(Method):
         gram, projection, square = moments(train)
         ridge, noise = maximise_evidence(gram, projection, square, len(train))
         identity = torch.eye(len(projection), dtype=gram.dtype, device=gram.device)
-        L = cholesky(gram + ridge * identity)
+        L = factor(gram + ridge * identity)
         mean = torch.cholesky_solve(projection[:, None], L)[:, 0]
         # Cov = σ² A⁻¹ = σ² L⁻ᵀ L⁻¹
-        factor = noise.sqrt() * torch.linalg.solve_triangular(L.T, identity, upper=True)
-        yield LinearPosterior(mean, factor, noise, ridge)
+        root = noise.sqrt() * torch.linalg.solve_triangular(L.T, identity, upper=True)
+        yield LinearPosterior(mean, root, noise, ridge)
 
 
 def with_intercept(x: Tensor) -> Tensor:
