@@ -53,7 +53,8 @@ class AADM(Method):
         "inference, Neurocomputing 2022"
     )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "paper": {**RELEASED, "warm_up": 0.2},  # the SIP paper's comparison: warm-up over a fifth of the training
+        # the SIP paper's comparison: warm-up over a fifth of the training; it does not say which draws train T
+        "paper": {**RELEASED, "warm_up": 0.2, "discriminator_draws": "previous"},
         "released": RELEASED,
     }
 
@@ -82,16 +83,18 @@ class AADM(Method):
         model = ImplicitWeights(self, train.num_inputs, generator, train.x.dtype)
         discriminator = make_discriminator(self, model.num_weights, generator, train.x.dtype)
         optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
-        previous = model.draw_detached(min(self.batch_size, len(train)), generator)
+        previous = model.draw_standardised(min(self.batch_size, len(train)), generator)
         for batch in train.batches(self.batch_size, generator):
             fraction = budget.fraction
             if self.discriminator_draws == "fresh":
-                previous = model.draw_detached(len(batch), generator)
+                previous = model.draw_standardised(len(batch), generator)
             w = model.sampler(model.num_draws(len(batch)), generator)  # [B S or S, P]
-            learned_from = w.detach() if self.discriminator_draws == "shared" else previous
-            cross_entropy = improve_on_gaussian(discriminator, learned_from, fraction, generator)
-            previous = w.detach()
-            kl = model.kl(w, discriminator)
+            moments = Moments(w)
+            drawn = moments.standardised.detach()
+            learned_from = drawn if self.discriminator_draws == "shared" else previous
+            cross_entropy = discriminator.improve_on_gaussian(learned_from, fraction, generator)
+            previous = drawn
+            kl = model.kl(moments, discriminator)
             loss = warm_up(fraction, self.warm_up) / len(train) * kl - model.data_term(batch, w)
             model.last = {
                 "loss": optimiser.minimise(loss, fraction),
@@ -137,12 +140,13 @@ class ImplicitWeights:
         return self.options.num_samples * (num_points if self.options.weights == "per_point" else 1)
 
     @torch.no_grad()
-    def draw_detached(self, num_points: int, generator: torch.Generator) -> Tensor:
-        return self.sampler(self.num_draws(num_points), generator)
+    def draw_standardised(self, num_points: int, generator: torch.Generator) -> Tensor:
+        """What the discriminator learns from."""
+        moments = Moments(self.sampler(self.num_draws(num_points), generator))
+        return moments.standardised
 
-    def kl(self, w: Tensor, discriminator: Discriminator) -> Tensor:
+    def kl(self, moments: Moments, discriminator: Discriminator) -> Tensor:
         """E_q log q(w)/p(w) = E_q T(w̃) + KL( N(m, s²) ‖ N(0, e^τ) )."""
-        moments = Moments(w)
         return discriminator.log_ratio(moments.standardised).mean() + moments.divergence(0.0, self.scalars[1])
 
     def data_term(self, batch: Data, w: Tensor) -> Tensor:
@@ -182,14 +186,6 @@ class ImplicitWeights:
         numbers["noise"] = noise_variance(self.scalars[0]).sqrt().item()
         numbers["prior_scale"] = (0.5 * self.scalars[1]).exp().item()
         return numbers
-
-
-def improve_on_gaussian(
-    discriminator: Discriminator, w: Tensor, fraction: float, generator: torch.Generator
-) -> float:
-    """One step of T between the standardised draws and standard normal vectors."""
-    gaussian = torch.randn(w.shape, generator=generator, dtype=w.dtype, device=w.device)
-    return discriminator.improve(Moments(w).standardised, gaussian, fraction)
 
 
 def make_sampler(

@@ -237,8 +237,7 @@ class AdaptiveContrast:
     def improve(self, u: Tensor, f_z: Tensor, fraction: float, generator: torch.Generator) -> None:
         losses = []
         for discriminator, draws in ((self.of_q, u), (self.of_p, f_z)):
-            gaussian = torch.randn(draws.shape, generator=generator, dtype=draws.dtype, device=draws.device)
-            losses.append(discriminator.improve(Moments(draws).standardised, gaussian, fraction))
+            losses.append(discriminator.improve_on_gaussian(Moments(draws).standardised, fraction, generator))
         self.loss = 0.5 * sum(losses)
 
     def divergence(self, u: Tensor, f_z: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ T = log q − log p. The ratio is then differentiated through the draws only: th
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -37,16 +39,28 @@ class Discriminator:
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
         """Cross-entropy ½ [ mean softplus(−T(first)) + mean softplus(T(second)) ]."""
-        logits = self.network(torch.cat([first, second])).squeeze(1)
+        return self._loss(torch.cat([first, second]), len(first))
+
+    def _loss(self, both: Tensor, num_first: int) -> Tensor:
+        logits = self.network(both).squeeze(1)
         signs = torch.ones_like(logits)
-        signs[: len(first)] = -1.0
-        shares = torch.full_like(logits, 0.5 / len(second))
-        shares[: len(first)] = 0.5 / len(first)
+        signs[:num_first] = -1.0
+        shares = torch.full_like(logits, 0.5 / (len(both) - num_first))
+        shares[:num_first] = 0.5 / num_first
         return torch.dot(functional.softplus(logits * signs), shares)
 
     def improve(self, first: Tensor, second: Tensor, fraction: float) -> float:
         """One Adam step towards log(first / second) on draws taken as data; returns the cross-entropy before it."""
         return self._optimiser.minimise(self.loss(first.detach(), second.detach()), fraction)
+
+    def improve_on_gaussian(self, standardised: Tensor, fraction: float, generator: torch.Generator) -> float:
+        """The same against as many standard normal vectors, drawn in antithetic pairs: g and −g."""
+        S, half = len(standardised), (len(standardised) + 1) // 2
+        both = torch.empty(2 * S, standardised.shape[1], dtype=standardised.dtype, device=standardised.device)
+        both[:S] = standardised.detach()
+        torch.randn((half, both.shape[1]), generator=generator, out=both[S : S + half])
+        torch.neg(both[S : 2 * S - half], out=both[S + half :])
+        return self._optimiser.minimise(self._loss(both, S), fraction)
 
     def log_ratio(self, draws: Tensor) -> Tensor:
         """T at draws [S, M], differentiable in the draws and constant in the network: [S]."""
@@ -62,16 +76,9 @@ class Moments:
     """
 
     def __init__(self, draws: Tensor) -> None:
-        self.mean = draws.mean(0)  # [M]
-        self.centred = draws - self.mean.detach()  # [S, M]
-        # the mean's own derivative drops out: centred draws add up to zero
-        self.variance = self.centred.square().mean(0) + SMALLEST_VARIANCE  # [M]
+        moments: tuple[Tensor, Tensor, Tensor] = _MomentsFunction.apply(draws)  # type: ignore[no-untyped-call]
+        self.mean, self.variance, self.standardised = moments  # [M], [M], and the draws themselves [S, M]
         self.scale = self.variance.detach().sqrt()
-
-    @property
-    def standardised(self) -> Tensor:
-        """The draws themselves, standardised; gradients flow through the draws, not through the moments."""
-        return self.centred / self.scale
 
     def standardise(self, draws: Tensor) -> Tensor:
         """Other draws by these moments."""
@@ -80,3 +87,29 @@ class Moments:
     def divergence(self, mean: Tensor | float, log_variance: Tensor) -> Tensor:
         """KL( N(these moments) ‖ N(mean, e^log_variance) ), with gradients to the draws and to both arguments."""
         return diagonal_gaussian_kl(self.mean, self.variance.log(), mean, log_variance)
+
+
+class _MomentsFunction(torch.autograd.Function):
+    """Mean, variance and standardised draws in few passes over the draws, forwards and backwards.
+
+    Gradients of the mean and the variance are exact; standardised draws count the moments as constants.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean = draws.mean(0)
+        centred = draws - mean
+        variance = centred.square().mean(0).add_(SMALLEST_VARIANCE)
+        scale = variance.sqrt()
+        standardised = centred.div_(scale)
+        ctx.save_for_backward(standardised, scale)
+        return mean, variance, standardised
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        standardised, scale = ctx.saved_tensors
+        of_mean, of_variance, of_standardised = gradients
+        # 1/S ∂mean + 2/S (w − m) ∂variance + ∂standardised / scale
+        share = 1.0 / len(standardised)
+        gradient = torch.addcmul(share * of_mean, standardised, 2.0 * share * scale * of_variance)
+        return gradient.addcmul_(of_standardised, scale.reciprocal())
