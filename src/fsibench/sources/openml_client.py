@@ -62,21 +62,37 @@ def _client() -> Any:
 
 @contextlib.contextmanager
 def _settings(client: Any, workplace: Path, arff: bool) -> Iterator[None]:
-    """Private cache, a limit on silence, and the choice between Parquet and ARFF; everything put back afterwards."""
-    cache, timeout = client.config._root_cache_directory, socket.getdefaulttimeout()
-    skip = os.environ.get("OPENML_SKIP_PARQUET")
+    """A private cache and the choice between Parquet and ARFF; everything put back afterwards."""
+    cache, skip = client.config._root_cache_directory, os.environ.get("OPENML_SKIP_PARQUET")
     client.config.set_root_cache_directory(str(workplace))
-    socket.setdefaulttimeout(STALL_SECONDS)  # the client sets none of its own: a silent server would hang it for ever
     if arff:
         os.environ["OPENML_SKIP_PARQUET"] = "true"
     try:
-        yield
+        with _limit_on_silence():
+            yield
     finally:
         client.config.set_root_cache_directory(str(cache))
-        socket.setdefaulttimeout(timeout)
         if arff:
             os.environ.pop("OPENML_SKIP_PARQUET")
             os.environ.update({} if skip is None else {"OPENML_SKIP_PARQUET": skip})
+
+
+@contextlib.contextmanager
+def _limit_on_silence() -> Iterator[None]:
+    """The client asks without a time limit, so a silent server would hang it for ever: add the limit underneath."""
+    import requests
+
+    session_class: Any = requests.Session
+    original = session_class.request
+
+    def request(session: Any, *arguments: Any, **options: Any) -> Any:
+        return original(session, *arguments, **{"timeout": STALL_SECONDS, **options})
+
+    session_class.request = request
+    try:
+        yield
+    finally:
+        session_class.request = original
 
 
 def _require_server(server: str) -> None:

@@ -10,9 +10,10 @@ import contextlib
 import csv
 import gzip
 import io
+import itertools
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any
@@ -127,20 +128,33 @@ def _guarded(stream: IO[bytes] | gzip.GzipFile, packed_bytes: int, origin: str) 
 
 def read_text(stream: IO[bytes], origin: str, *, delimiter: str = ",", header: bool = True) -> Raw:
     """Numbers in lines; an empty delimiter means white space."""
-    lines = _lines(stream, origin)
-    names = _header(next(lines, ""), origin, delimiter) if header else ()
-    return Raw(names, _text_blocks(lines, origin, delimiter, names))
+    lines = filter(None, _lines(stream, origin))
+    if not header:
+        return Raw((), _text_blocks(lines, origin, delimiter, ()))
+    first, *rest = next(lines, [""])
+    names = _header(first, origin, delimiter)
+    return Raw(names, _text_blocks(itertools.chain([rest], lines), origin, delimiter, names))
 
 
-def _lines(stream: IO[bytes], origin: str) -> Iterator[str]:
-    """Lines that are text and of a sane length: a gigabyte without a line end must not be read whole."""
-    while raw := stream.readline(LONGEST_LINE + 1):
-        if len(raw) > LONGEST_LINE or b"\0" in raw:
+def _lines(stream: IO[bytes], origin: str) -> Iterator[list[str]]:
+    """Lines that are not blank, a few megabytes at a time; a gigabyte without a line end is not read whole."""
+    rest = b""
+    while chunk := stream.read(BLOCK_BYTES):
+        whole, end, rest = (rest + chunk).rpartition(b"\n")
+        if len(rest) > LONGEST_LINE:
             raise DataError(f"{origin} is not a table of text: it holds binary data or endless lines.")
-        try:
-            yield raw.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise DataError(f"{origin} is not a table of text: it is not UTF-8.") from None
+        yield _decoded(whole + end, origin)
+    yield _decoded(rest, origin)
+
+
+def _decoded(raw: bytes, origin: str) -> list[str]:
+    if b"\0" in raw:
+        raise DataError(f"{origin} is not a table of text: it holds binary data or endless lines.")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(f"{origin} is not a table of text: it is not UTF-8.") from None
+    return [line for line in text.split("\n") if line.strip()]
 
 
 def _header(line: str, origin: str, delimiter: str) -> tuple[str, ...]:
@@ -167,26 +181,17 @@ def _fields(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [""])
 
 
-def _text_blocks(lines: Iterator[str], origin: str, delimiter: str, names: tuple[str, ...]) -> Iterator[Floats]:
+def _text_blocks(
+    blocks: Iterable[list[str]], origin: str, delimiter: str, names: tuple[str, ...]
+) -> Iterator[Floats]:
     done, width = 0, len(names)
-    while block := _take(lines, BLOCK_ROWS):
-        width = width or len(_fields(block[0], delimiter))
-        values = _parse(block, delimiter)
-        if values is None or values.shape[1] != width:
-            raise _explained(block, done, origin, delimiter, names, width)
+    for lines in filter(None, blocks):  # nothing may be left beside the header
+        width = width or len(_fields(lines[0], delimiter))
+        values = _parse(lines, delimiter)
+        if values is None or values.shape != (len(lines), width):
+            raise _explained(lines, done, origin, delimiter, names, width)
         yield require_finite(values, names, done, origin)
-        done += len(block)
-
-
-def _take(lines: Iterator[str], count: int) -> list[str]:
-    """The next lines that are not blank."""
-    block: list[str] = []
-    for line in lines:
-        if line.strip():
-            block.append(line)
-        if len(block) == count:
-            break
-    return block
+        done += len(lines)
 
 
 def _parse(lines: list[str], delimiter: str) -> Floats | None:
