@@ -64,7 +64,7 @@ def test_bbb_is_bit_identical_under_any_evaluation_schedule() -> None:
 
 def test_seed_split_and_entry_have_streams_of_their_own() -> None:
     base = cell(f"{ODD}:RandomWalk")
-    seeds = {runner._Run(one, lambda *_: None).seed("fit") for one in (
+    seeds = {runner._Run(one, lambda *_: None).generator("fit").initial_seed() for one in (
         base,
         dataclasses.replace(base, seed=1),
         dataclasses.replace(base, split=1),

@@ -16,6 +16,7 @@ from fsibench.errors import UsageError, unknown
 from fsibench.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
+    from fsibench.executor import Executor, Limits
     from fsibench.plan import Protocol
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -47,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_export(commands)
     _add_check(commands)
-    for module in ("fsibench.reportcommand", "fsibench.datacommand", "fsibench.benchcommand"):
+    for module in ("fsibench.reportcommand", "fsibench.datacommand", "fsibench.benchcommand", "fsibench.storecommand"):
         importlib.import_module(module).add_parser(commands)
     return parser
 
@@ -88,13 +89,18 @@ def _add_run(commands: Any) -> None:
     parser.add_argument("--device", default=None, help="cpu, cuda or mps (default: cpu)")
     parser.add_argument("--workers", type=int, metavar="N", help="cells at a time (default: number of cores)")
     parser.add_argument("--store", type=Path, default=DEFAULT_STORE, metavar="PATH", help=f"default: {DEFAULT_STORE}")
+    parser.add_argument("--keep", metavar="functions", help="also store draws on a grid, for sets with one input")
+    parser.add_argument("--retry", metavar="STATUS", help="run finished cells again: failed, diverged, error, timeout, oom")
+    parser.add_argument("--time-limit", metavar="60s", help="kill a cell after this (default: 3 budgets and 2 minutes)")
+    parser.add_argument("--memory-limit", type=float, metavar="MB", help="kill a cell beyond this resident memory")
+    parser.add_argument("--executor", choices=("local", "dask", "inline"), default="local", help="where cells run")
+    parser.add_argument("--scheduler", metavar="tcp://...", help="a running Dask cluster (with --executor dask)")
     parser.add_argument("--mirror", type=Path, metavar="DIR", help="folder with data files by name")
     parser.set_defaults(handler=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from fsibench import driver, environment, registry
-    from fsibench.executor import LocalExecutor
     from fsibench.plan import left_out, make_plan
     from fsibench.runner import device_named
     from fsibench.store import Store
@@ -108,15 +114,15 @@ def _run(arguments: argparse.Namespace) -> int:
     for name in dict.fromkeys(cell.dataset for cell in cells):
         registry.dataset(name).fetch()
     with Store.create(arguments.store) as store:
-        todo = driver.pending(store, cells)
+        todo = driver.pending(store, cells, _statuses_to_retry(arguments.retry))
         print(_announcement(protocol, len(cells), len(todo), arguments.store), file=sys.stderr)
         for sentence in left_out(protocol):
             print(sentence, file=sys.stderr)
         run = store.begin_run(_command(), _as_json(protocol), environment.describe())
         progress = driver.Progress(len(todo), workers)
-        outcome = driver.drive(store, run, todo, LocalExecutor(workers), progress)
-        store.end_run(run, "interrupted" if outcome.interrupted else "finished")
-    if outcome.interrupted:
+        finished = driver.drive(store, run, todo, _executor(arguments, protocol, workers), progress)
+        store.end_run(run, "finished" if finished else "interrupted")
+    if not finished:
         print("fsibench: stopped; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
     terminal = importlib.import_module("fsibench.reports.terminal")
@@ -138,6 +144,7 @@ def _protocol(arguments: argparse.Namespace) -> Protocol:
         "clock": arguments.clock,
         "seeds": [arguments.seed] if arguments.seed is not None else None,
         "device": arguments.device,
+        "keep": split_list(arguments.keep) if arguments.keep else None,
     }
     return load_protocol(arguments.protocol, {key: value for key, value in changes.items() if value is not None})
 
@@ -146,6 +153,44 @@ def _workers(requested: int | None) -> int:
     if requested is not None and requested < 1:
         raise UsageError(f"--workers must be at least 1; got {requested}.")
     return requested or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _statuses_to_retry(text: str | None) -> set[str]:
+    from fsibench.store import FINAL_STATUSES
+
+    failures = set(FINAL_STATUSES) - {"ok"}
+    chosen = set(text.split(",")) if text else set()
+    for status in chosen - failures - {"failed"}:
+        raise unknown("status", status, {*failures, "failed"})
+    return failures if "failed" in chosen else chosen
+
+
+def _executor(arguments: argparse.Namespace, protocol: Protocol, workers: int) -> Executor:
+    from fsibench.executor import InlineExecutor, LocalExecutor
+
+    if arguments.scheduler and arguments.executor != "dask":
+        raise UsageError("--scheduler needs --executor dask.")
+    if arguments.executor == "inline":
+        return InlineExecutor()
+    limits = _limits(arguments, protocol, workers)
+    if arguments.executor == "dask":
+        from fsibench.cluster import DaskExecutor
+
+        return DaskExecutor(workers, limits, arguments.scheduler)
+    return LocalExecutor(workers, limits)
+
+
+def _limits(arguments: argparse.Namespace, protocol: Protocol, workers: int) -> Limits:
+    """Generous by default: three budgets and two minutes, and an equal share of 90 % of the memory."""
+    from fsibench.executor import Limits, physical_memory_mb
+    from fsibench.plan import parse_budget
+
+    seconds = None if protocol.seconds is None else 3.0 * protocol.seconds + 120.0
+    if arguments.time_limit:
+        seconds = parse_budget(arguments.time_limit)
+    if arguments.memory_limit is not None and not arguments.memory_limit > 0:
+        raise UsageError(f"--memory-limit must be positive; got {arguments.memory_limit:g}.")
+    return Limits(seconds, arguments.memory_limit or 0.9 * physical_memory_mb() / workers)
 
 
 def _announcement(protocol: Protocol, total: int, todo: int, store: Path) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import signal
+import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TextIO
 
+from fsibench.errors import StoreError
 from fsibench.executor import Event, Executor
 from fsibench.plan import Cell
 from fsibench.store import FINAL_STATUSES, Store
@@ -19,20 +21,14 @@ JSON_COLUMNS = ("pit", "trace")
 CELL_COLUMNS = ("id", "entry", "method", "note", "dataset", "scheme", "split", "seed", "clock", "device")
 
 
-@dataclasses.dataclass
-class Outcome:
-    """What became of a run."""
-
-    finished: int = 0
-    failed: int = 0
-    skipped: int = 0
-    interrupted: bool = False
+# A cell whose worker vanished is tried this often in one run; the next run tries again.
+MOST_ATTEMPTS = 3
 
 
-def pending(store: Store, cells: Sequence[Cell]) -> list[Cell]:
-    """The cells that the store has no final result for."""
+def pending(store: Store, cells: Sequence[Cell], retry: Collection[str] = ()) -> list[Cell]:
+    """The cells that the store has no final result for, or one with a status that is to be tried again."""
     known = store.statuses(cell.id for cell in cells)
-    return [cell for cell in cells if known.get(cell.id) not in FINAL_STATUSES]
+    return [cell for cell in cells if known.get(cell.id) not in FINAL_STATUSES or known[cell.id] in retry]
 
 
 def drive(
@@ -41,30 +37,44 @@ def drive(
     cells: Sequence[Cell],
     executor: Executor,
     progress: Progress,
-) -> Outcome:
-    """Run the given cells to their ends, or until interrupted; everything reported is stored at once."""
-    outcome = Outcome()
+) -> bool:
+    """Run the given cells to their ends, storing everything they report; False when interrupted."""
+    queue = deque(cells)
+    attempts: dict[str, int] = {}
     running: dict[str, Cell] = {}
-    with _stop_signals():
-        try:
-            for event in executor.run(cells):
-                _record(store, run, event)
+    try:
+        with _stop_signals():
+            for event in executor.run(queue):
+                cell = event.cell
                 if event.kind == "started":
-                    running[event.cell.id] = event.cell
-                elif event.kind == "finished":
-                    running.pop(event.cell.id, None)
-                    outcome.finished += 1
-                    outcome.failed += event.payload["status"] != "ok"
+                    running[cell.id] = cell
+                    attempts[cell.id] = attempts.get(cell.id, 0) + 1
+                _record(store, run, event)
+                if event.kind == "finished":
+                    del running[cell.id]
+                    again = event.payload["status"] == "lost" and attempts[cell.id] < MOST_ATTEMPTS
+                    queue.extend([cell] if again else [])
+                    progress.total += again
                 progress.update(event, running)
-        except KeyboardInterrupt:
-            outcome.interrupted = True
-        finally:
-            executor.stop()
-            for cell in running.values():
-                store.finish_cell(cell.id, "interrupted", {"message": "the run was stopped"})
-            store.commit()
-            progress.close()
-    return outcome
+    except KeyboardInterrupt:
+        return False
+    except sqlite3.OperationalError as error:
+        raise StoreError(
+            f"the store {store.path} cannot be written ({error}); what was committed is safe. "
+            "Make room and run the same command again: it goes on from there."
+        ) from None
+    finally:
+        executor.stop()
+        progress.close()
+        _mark_interrupted(store, running)
+    return True
+
+
+def _mark_interrupted(store: Store, running: dict[str, Cell]) -> None:
+    with contextlib.suppress(sqlite3.OperationalError):  # a full disk: the next run marks them
+        for cell in running.values():
+            store.finish_cell(cell.id, "interrupted", {"message": "the run was stopped"})
+        store.commit()
 
 
 def _record(store: Store, run: int, event: Event) -> None:

@@ -31,10 +31,10 @@ def describe() -> dict[str, Any]:
     }
 
 
-def calibrate(at_least: float = 0.5) -> float:
-    """CPU seconds of a fixed kernel (batched matrix products of the size that dominates a SIP step), median of many.
+def calibrate(at_least: float = 1.0) -> float:
+    """CPU seconds of a fixed kernel (a batched matrix product of the size that dominates a SIP step), median over a second.
 
-    Divide two machines' values to compare their seconds.
+    The ratio of two machines' values turns seconds on one into seconds on the other.
     """
     import torch
 

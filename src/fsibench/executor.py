@@ -1,8 +1,12 @@
-"""Where cells run: each in a process of its own, forked from a warm server, some at a time.
+"""Where cells run on this machine: each in processes of its own, forked from a warm server, some at a time.
 
-The server has torch and all methods imported, so a cell starts in a few hundredths of a second. A cell's process leads
-its own session: Ctrl-C reaches the driver only, and killing the group takes whatever the method started along. When
-the driver dies, the server sees its pipe close and exits, and the parent-death signal ends the cells.
+    driver ── fork server ── supervisor ── cell
+                             (leads a session of its own)
+
+The server has torch and all methods imported, so a cell starts in a few hundredths of a second. The supervisor does
+nothing but wait: when the cell dies it says how, and when the driver dies it kills the session, so that neither the
+cell nor anything a method started outlives the run. Ctrl-C reaches the driver only. The driver enforces the limits:
+a cell over its time or its resident memory is killed and the reason becomes its status.
 """
 
 from __future__ import annotations
@@ -12,12 +16,16 @@ import ctypes
 import multiprocessing
 import multiprocessing.connection
 import os
+import select
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 from fsibench.plan import Cell
@@ -26,12 +34,16 @@ from fsibench.plan import Cell
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 # What a cell printed is kept for failures only, and only its end.
 OUTPUT_TAIL = 4000
+# How often the driver looks at time and memory of running cells, in seconds.
+WATCH_EVERY = 0.1
 PR_SET_PDEATHSIG = 1
+
+Emit = Callable[[str, dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something a cell reports: `started`, `prepared`, `evaluation`, `finished`."""
+    """Something a cell reports: `started`, `prepared`, `evaluation`, `artifact`, `finished`."""
 
     cell: Cell
     kind: str
@@ -39,20 +51,32 @@ class Event:
 
 
 class Executor(Protocol):
-    """Runs cells somewhere and yields what they report; `stop` ends whatever is running."""
+    """Runs cells somewhere and yields what they report; `stop` ends whatever is running.
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Event]: ...
+    The queue may grow while it is worked off (a lost cell is put back), so executors take from its left end.
+    """
+
+    def run(self, queue: deque[Cell]) -> Iterator[Event]: ...
 
     def stop(self) -> None: ...
 
 
-class InlineExecutor:
-    """In this process, one after the other: for tests and debuggers."""
+@dataclass(frozen=True)
+class Limits:
+    """Per cell: wall seconds beyond which it is killed, resident megabytes likewise; None is no limit."""
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Event]:
+    seconds: float | None = None
+    memory_mb: float | None = None
+
+
+class InlineExecutor:
+    """In this process, one after the other: for tests, debuggers and scale measurements. No limits, no isolation."""
+
+    def run(self, queue: deque[Cell]) -> Iterator[Event]:
         from fsibench.runner import run_cell
 
-        for cell in cells:
+        while queue:
+            cell = queue.popleft()
             yield Event(cell, "started")
             events: list[Event] = []
             run_cell(cell, lambda kind, payload, cell=cell, events=events: events.append(Event(cell, kind, payload)))
@@ -64,37 +88,34 @@ class InlineExecutor:
 
 @dataclass
 class _Running:
-    """A live cell process as the driver sees it."""
+    """A live cell as the driver sees it."""
 
     cell: Cell
     process: Any
     events: Connection
     output: IO[bytes]
+    slot: int
+    started: float
 
 
 class LocalExecutor:
-    """`workers` processes at a time on this machine."""
+    """`workers` cells at a time on this machine."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, limits: Limits = Limits()) -> None:  # noqa: B008 (frozen)
         self.workers = workers
+        self.limits = limits
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["fsibench.warm"])
         self._running: dict[str, _Running] = {}
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Event]:
-        waiting = iter(cells)
-        exhausted = False
-        while True:
-            while not exhausted and len(self._running) < self.workers:
-                cell = next(waiting, None)
-                if cell is None:
-                    exhausted = True
-                else:
-                    self._start(cell)
-                    yield Event(cell, "started")
-            if not self._running:
-                return
+    def run(self, queue: deque[Cell]) -> Iterator[Event]:
+        while queue or self._running:
+            while queue and len(self._running) < self.workers:
+                cell = queue.popleft()
+                self._start(cell)
+                yield Event(cell, "started")
             yield from self._listen()
+            yield from self._enforce_limits()
 
     def stop(self) -> None:
         for running in self._running.values():
@@ -102,36 +123,46 @@ class LocalExecutor:
         self._running.clear()
 
     def _start(self, cell: Cell) -> None:
+        slot = min(set(range(self.workers)) - {running.slot for running in self._running.values()})
         receiver, sender = self._context.Pipe(duplex=False)
         output = tempfile.NamedTemporaryFile(prefix="fsibench-")  # noqa: SIM115 (closed when the cell ends)
-        process = self._context.Process(target=_cell_process, args=(cell, sender, output.name))
+        process = self._context.Process(target=_supervise, args=(cell, sender, output.name, core_of(slot, self.workers)))
         with _environment(ONE_THREAD):
             process.start()
         sender.close()
-        self._running[cell.id] = _Running(cell, process, receiver, output)
+        self._running[cell.id] = _Running(cell, process, receiver, output, slot, time.monotonic())
 
     def _listen(self) -> Iterator[Event]:
         by_connection = {running.events: running for running in self._running.values()}
-        for ready in multiprocessing.connection.wait(list(by_connection), timeout=0.5):
+        for ready in multiprocessing.connection.wait(list(by_connection), timeout=WATCH_EVERY):
             running = by_connection[ready]  # type: ignore[index]
             try:
                 kind, payload = running.events.recv()
             except (EOFError, OSError):
-                kind, payload = "finished", self._lost(running)
-            if kind == "finished":
-                self._attach_output(running, payload)
-                self._end(running)
-                del self._running[running.cell.id]
-            yield Event(running.cell, kind, payload)
+                kind, payload = "finished", lost("its supervisor vanished")
+            yield self._event(running, kind, payload)
 
-    def _lost(self, running: _Running) -> dict[str, Any]:
-        running.process.join(timeout=5)
-        code = running.process.exitcode
-        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
-        return {"status": "lost", "details": {"message": f"the worker process {how}"}}
+    def _enforce_limits(self) -> Iterator[Event]:
+        for running in list(self._running.values()):
+            seconds = time.monotonic() - running.started
+            if self.limits.seconds is not None and seconds > self.limits.seconds:
+                message = f"killed after {seconds:.0f} s; the limit is {self.limits.seconds:g} s per cell"
+                yield self._event(running, "finished", outcome("timeout", message))
+            elif self.limits.memory_mb is not None:
+                memory = cell_memory_mb(running.process.pid)
+                if memory > self.limits.memory_mb:
+                    message = f"killed at {memory:.0f} MB of resident memory; the limit is {self.limits.memory_mb:.0f} MB"
+                    yield self._event(running, "finished", outcome("oom", message))
+
+    def _event(self, running: _Running, kind: str, payload: dict[str, Any]) -> Event:
+        if kind == "finished":
+            self._attach_output(running, payload)
+            self._end(running)
+            del self._running[running.cell.id]
+        return Event(running.cell, kind, payload)
 
     def _attach_output(self, running: _Running, payload: dict[str, Any]) -> None:
-        if payload["status"] in ("ok", "interrupted"):
+        if payload["status"] == "ok":
             return
         size = running.output.seek(0, os.SEEK_END)
         running.output.seek(max(0, size - OUTPUT_TAIL))
@@ -141,35 +172,111 @@ class LocalExecutor:
             payload["details"]["traceback"] = f"{before}\n--- printed by the cell ---\n{printed}".strip()
 
     def _end(self, running: _Running) -> None:
-        """Kill what is left of a cell's process group and free what the driver held for it."""
-        running.process.join(timeout=0.05)
-        if running.process.pid is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is gone already
-                os.killpg(running.process.pid, signal.SIGKILL)
+        """Kill what is left of a cell's session and free what the driver held for it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is gone already
+            os.killpg(running.process.pid, signal.SIGKILL)
         running.process.join(timeout=5)
         running.events.close()
         running.output.close()
 
 
-def _cell_process(cell: Cell, sender: Connection, output: str) -> None:
-    """Entry point of a cell's process."""
+def outcome(status: str, message: str) -> dict[str, Any]:
+    """The closing report of a cell that cannot speak for itself any more."""
+    return {"status": status, "details": {"message": message}}
+
+
+def lost(how: str) -> dict[str, Any]:
+    return outcome("lost", f"the worker process was lost: {how}")
+
+
+# In the cell's own processes -----------------------------------------------------------------------------------------
+
+
+def _supervise(cell: Cell, sender: Connection, output: str, core: int | None) -> None:
+    """Lead a session, run the cell in a child, report how it ended, and leave nobody behind."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _die_with_parent()
     descriptor = os.open(output, os.O_WRONLY | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
-    from fsibench.warm import run_in_fresh_process
-
-    run_in_fresh_process(cell, lambda kind, payload: sender.send((kind, payload)))
-    sys.stdout.flush()
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    child = os.fork()
+    if child == 0:
+        _cell_process(cell, sender)
+    status = _wait_for(child, sender)
+    if status is not None and status != 0:
+        how = f"signal {-status}" if status < 0 else f"exit code {status}"
+        with contextlib.suppress(OSError):  # the driver is gone, nobody listens
+            sender.send(("finished", lost(how)))
     sender.close()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _wait_for(child: int, sender: Connection) -> int | None:
+    """Exit code of the child (negative: a signal), or None when the driver died first."""
+    driver = select.poll()
+    driver.register(sender.fileno(), 0)  # no event asked for: errors are always told, and a lost reader is one
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        if driver.poll(50):
+            return None
+
+
+def _cell_process(cell: Cell, sender: Connection) -> None:
+    code = 1
+    try:
+        _die_with_parent()
+        _offer_to_the_oom_killer()
+        from fsibench.warm import run_in_fresh_process
+
+        run_in_fresh_process(cell, lambda kind, payload: sender.send((kind, payload)))
+        code = 0
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def _die_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _offer_to_the_oom_killer() -> None:
+    """When the machine runs out of memory, the cell goes before the driver and the user's other programs."""
+    with contextlib.suppress(OSError):  # not Linux, or not allowed
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+# What the system can tell --------------------------------------------------------------------------------------------
+
+
+def core_of(slot: int, workers: int) -> int | None:
+    """The core a worker slot is pinned to; None where cores are too few or the system cannot pin."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[slot] if workers <= len(cores) else None
+
+
+def cell_memory_mb(supervisor: int) -> float:
+    """Resident memory of everything below a supervisor; 0 where the system does not tell."""
+    try:
+        children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+        return sum(_resident_mb(child) + cell_memory_mb(int(child)) for child in children)
+    except (OSError, IndexError):
+        return 0.0  # gone meanwhile, or no /proc
+
+
+def _resident_mb(process: str) -> float:
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def physical_memory_mb() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e6
 
 
 @contextlib.contextmanager

@@ -22,6 +22,8 @@ from fsibench.errors import UsageError, unknown
 _BUDGET = re.compile(
     r"^\s*(?P<number>[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)\s*(?P<unit>s|sec|seconds?|m|min|minutes?|h|hours?|ms)?\s*$"
 )
+# What a cell can keep beside its scores: `functions`, draws and quantiles on a grid, for sets with one input.
+KEEPABLE = ("functions",)
 _UNIT_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -41,6 +43,7 @@ class Protocol:
     clock: Literal["wall", "cpu"] = "wall"
     device: str = "cpu"
     per_decade: int = 4
+    keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.scheme not in SPLIT_SCHEMES:
@@ -53,6 +56,9 @@ class Protocol:
             raise UsageError(f"a budget must be positive; got {self.seconds:g} s.")
         if self.steps is not None and self.steps < 1:
             raise UsageError(f"steps must be at least 1; got {self.steps}.")
+        for kind in self.keep:
+            if kind not in KEEPABLE:
+                raise unknown("thing to keep", kind, KEEPABLE)
         if not 1 <= self.per_decade <= 100:
             raise UsageError(f"per_decade must be between 1 and 100; got {self.per_decade}.")
         if not (self.methods and self.datasets and self.seeds):
@@ -82,6 +88,7 @@ class Cell:
     clock: Literal["wall", "cpu"]
     device: str
     per_decade: int
+    keep: tuple[str, ...]
     data_fingerprint: str
     code_version: str
 
@@ -135,7 +142,7 @@ def _protocol(path: Path, content: dict[str, Any]) -> Protocol:
     for key in content:
         if key not in fields:
             raise unknown(f"key in {path}", key, {*fields, "budget"} - {"seconds"})
-    for key, item in (("methods", str), ("datasets", str), ("seeds", int)):
+    for key, item in (("methods", str), ("datasets", str), ("seeds", int), ("keep", str)):
         if key in content:
             content[key] = _sequence(path, key, content[key], item)
     for key in ("methods", "datasets"):
@@ -212,6 +219,7 @@ def _cell(
         "clock": protocol.clock if protocol.seconds is not None else "wall",
         "device": protocol.device,
         "per_decade": protocol.per_decade,
+        "keep": protocol.keep,
         "data_fingerprint": fingerprint,
         "code_version": identity.code_version(type(entry.method).__module__),
     }

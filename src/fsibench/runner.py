@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
-from fsibench import identity, options, registry
+from fsibench import functions, identity, options, registry
 from fsibench.contract import Budget, Data, Method, Posterior
 from fsibench.data import Prepared, prepare
 from fsibench.errors import Diverged, UsageError
@@ -111,29 +111,35 @@ class _Run:
         self.device = torch.device("cpu")
         self.budget: Budget | None = None
         self.last_step = -1
+        self.inducing: list[dict[str, Any]] = []
 
     def go(self) -> None:
         with self.setup:
             self.device = device_named(self.cell.device)
             method = build_method(self.cell)
-            prepared = prepare(registry.dataset(self.cell.dataset), self.cell.scheme, self.cell.split)
+            dataset = registry.dataset(self.cell.dataset)
+            prepared = prepare(dataset, self.cell.scheme, self.cell.split)
             train = Data(self._tensor(prepared.train_x), self._tensor(prepared.train_y))
             test_x, test_y = self._tensor(prepared.test_x), torch.from_numpy(prepared.test_y)
             self.emit("prepared", _shape(prepared))
-        self._pull(method, train, lambda posterior: self._look(posterior, prepared, test_x, test_y))
+        last = self._pull(method, train, lambda posterior: self._look(posterior, prepared, test_x, test_y))
+        if self.keeps_functions(prepared):
+            content = functions.payload(last, prepared, dataset, self.inducing, self.generator("functions"))
+            self.emit("artifact", {"kind": "functions", "content": content})
+
+    def keeps_functions(self, prepared: Prepared) -> bool:
+        return "functions" in self.cell.keep and prepared.train_x.shape[1] == 1
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    def _pull(self, method: Method, train: Data, look: Callable[[Posterior], None]) -> None:
-        """Pull `fit` until the budget is spent, looking when due and at the end."""
+    def _pull(self, method: Method, train: Data, look: Callable[[Posterior], None]) -> Posterior:
+        """Pull `fit` until the budget is spent, looking when due and at the end; returns the last posterior."""
         clock = time.perf_counter if self.cell.clock == "wall" else time.process_time
         self.budget = budget = Budget(self.cell.seconds, self.cell.steps, clock)
         schedule = Schedule(budget, self.cell.per_decade)
-        generator = torch.Generator(self.device)
-        generator.manual_seed(self.seed("fit"))
         posterior: Posterior | None = None
-        fits = iter(method.fit(train, budget, generator))
+        fits = iter(method.fit(train, budget, self.generator("fit")))
         training = True
         while training:
             with self.train:
@@ -151,6 +157,8 @@ class _Run:
             if budget.steps_done != self.last_step:
                 look(posterior)
                 self.last_step = budget.steps_done
+        assert posterior is not None
+        return posterior
 
     def _look(self, posterior: Posterior, prepared: Prepared, test_x: Tensor, test_y: Tensor) -> None:
         assert self.budget is not None
@@ -168,11 +176,13 @@ class _Run:
                 **scores,
             }
             self.emit("evaluation", row)
+            if self.keeps_functions(prepared):
+                z = functions.inducing_inputs(posterior, standard)
+                self.inducing += [] if z is None else [{"train_seconds": self.budget.elapsed, "z": z}]
 
     def _predict(self, posterior: Posterior, x: Tensor) -> Predictive:
-        generator = torch.Generator(self.device)
         assert self.budget is not None
-        generator.manual_seed(self.seed("evaluate", self.budget.steps_done))
+        generator = self.generator("evaluate", self.budget.steps_done)
         parts = [posterior.predict(rows, generator) for rows in torch.split(x, ROWS_PER_PREDICT)]
         synchronise(self.device)
         predictive = concatenate(parts)
@@ -180,21 +190,25 @@ class _Run:
             raise UsageError(f"{self.cell.entry} predicted {predictive.num_points} points for {len(x)} test rows.")
         return predictive
 
-    def seed(self, *purpose: object) -> int:
-        """Seeds differ by entry, data set, split and repetition: no two methods share noise."""
+    def generator(self, *purpose: object) -> torch.Generator:
+        """A stream of its own for each entry, data set, split, repetition and purpose: no two methods share noise."""
         cell = self.cell
-        return identity.derive_seed(cell.entry, cell.dataset, cell.scheme, cell.split, cell.seed, *purpose)
+        seed = identity.derive_seed(cell.entry, cell.dataset, cell.scheme, cell.split, cell.seed, *purpose)
+        return torch.Generator(self.device).manual_seed(seed)
 
     def clocks(self) -> dict[str, Any]:
         """Seconds by activity, and peak memory, for the store."""
         contended = self.train.wall > CONTENTION_FACTOR * self.train.cpu + 0.5
         return {
-            "setup_seconds": self.setup.wall,
             "train_seconds": self.budget.elapsed if self.budget else 0.0,
             "wall_seconds": self.train.wall,
             "cpu_seconds": self.train.cpu,
+            "setup_seconds": self.setup.wall,
+            "setup_cpu_seconds": self.setup.cpu,
             "predict_seconds": self.predict.wall,
+            "predict_cpu_seconds": self.predict.cpu,
             "evaluate_seconds": self.evaluate.wall - self.predict.wall,
+            "evaluate_cpu_seconds": self.evaluate.cpu - self.predict.cpu,
             "peak_memory_mb": peak_memory_mb(),
             "contended": int(contended and self.device.type == "cpu"),
         }

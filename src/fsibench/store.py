@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_STORE = Path("results/fsibench.sqlite")
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 COMMIT_EVERY = 0.2
 
 # ok: ran to the end of its budget; diverged: left the finite numbers; error: raised; timeout, oom: over a limit;
@@ -50,8 +50,9 @@ CREATE TABLE cells (
   data_fingerprint TEXT NOT NULL, code_version TEXT NOT NULL,
   status TEXT NOT NULL, message TEXT, traceback TEXT, attempts INTEGER NOT NULL,
   num_train INTEGER, num_test INTEGER, num_inputs INTEGER, target_scale REAL,
-  setup_seconds REAL, train_seconds REAL, wall_seconds REAL, cpu_seconds REAL,
-  predict_seconds REAL, evaluate_seconds REAL, total_seconds REAL, peak_memory_mb REAL, contended INTEGER,
+  train_seconds REAL, wall_seconds REAL, cpu_seconds REAL, total_seconds REAL,
+  setup_seconds REAL, setup_cpu_seconds REAL, predict_seconds REAL, predict_cpu_seconds REAL,
+  evaluate_seconds REAL, evaluate_cpu_seconds REAL, peak_memory_mb REAL, contended INTEGER,
   started TEXT NOT NULL, finished TEXT
 ) WITHOUT ROWID;
 CREATE TABLE evaluations (
@@ -67,6 +68,15 @@ CREATE TABLE artifacts (
 ) WITHOUT ROWID;
 CREATE INDEX cells_by_coordinates ON cells (entry, dataset, scheme, split, seed, budget, clock, device);
 """
+
+# From each format to the next. A store that is written is brought up to date in place; one that is only read, in a copy.
+MIGRATIONS = {
+    1: """
+    ALTER TABLE cells ADD COLUMN setup_cpu_seconds REAL;
+    ALTER TABLE cells ADD COLUMN predict_cpu_seconds REAL;
+    ALTER TABLE cells ADD COLUMN evaluate_cpu_seconds REAL;
+    """,
+}
 
 # The coordinates of a cell as users think of them. When the code or the data changed between two runs, a store holds
 # two cells with equal coordinates; readers take the one that started last.
@@ -121,7 +131,8 @@ class Store:
             raise StoreError(f"there is no store at {path}; `fsibench run` makes one, --store names another.")
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
         try:
-            _check_version(path, connection)
+            if _version(path, connection) != SCHEMA_VERSION:
+                connection = _migrated_copy(path, connection)
         except BaseException:
             connection.close()
             raise
@@ -244,6 +255,66 @@ class Store:
             row.update({key: json.loads(row[key]) for key in ("command", "protocol", "environment")})
         return rows
 
+    def show(self, prefix: str) -> dict[str, Any]:
+        """Everything about the one cell whose id begins with `prefix`."""
+        cursor = self._connection.execute("SELECT * FROM cells WHERE substr(id, 1, ?) = ?", (len(prefix), prefix))
+        rows = cursor.fetchall()
+        if len(rows) != 1:
+            found = f"{len(rows)} cells begin" if rows else "no cell begins"
+            raise StoreError(f"{found} with {prefix!r} in {self.path}; `fsibench store list` shows the ids.")
+        cell = dict(zip([column[0] for column in cursor.description], rows[0], strict=True))
+        query = "SELECT step, train_seconds, cpu_seconds, rmse, ll, crps FROM evaluations WHERE cell = ? ORDER BY step"
+        names = ("step", "train_seconds", "cpu_seconds", "rmse", "ll", "crps")
+        points = self._connection.execute(query, (cell["id"],)).fetchall()
+        return {**cell, "evaluations": [dict(zip(names, point, strict=True)) for point in points]}
+
+    # Keeping house -------------------------------------------------------------------------------------------
+
+    def merge(self, other: Path) -> int:
+        """Take over the cells of another store that this one lacks or has no final result for; returns how many."""
+        Store.read(other).close()  # refuses what is no store
+        self.commit()
+        self._connection.execute("ATTACH DATABASE ? AS other", (f"{other.absolute().as_uri()}?mode=ro",))
+        try:
+            version = self._connection.execute("SELECT value FROM other.meta WHERE key = 'schema_version'").fetchone()
+            if version[0] != str(SCHEMA_VERSION):
+                raise StoreError(f"{other} has an older format; run `fsibench store gc --store {other}` and merge again.")
+            return self._take_over()
+        finally:
+            self._connection.commit()
+            self._connection.execute("DETACH DATABASE other")
+
+    def _take_over(self) -> int:
+        execute = self._connection.execute
+        offset = execute("SELECT coalesce(max(id), 0) FROM main.runs").fetchone()[0]
+        finals = ", ".join(f"'{status}'" for status in FINAL_STATUSES)
+        execute(
+            "CREATE TEMP TABLE taken AS SELECT id FROM other.cells o WHERE NOT EXISTS"
+            f" (SELECT 1 FROM main.cells m WHERE m.id = o.id AND (m.status IN ({finals}) OR o.status NOT IN ({finals})))"
+        )
+        execute("DELETE FROM main.cells WHERE id IN (SELECT id FROM taken)")
+        for table, key in (("runs", "id"), ("cells", "id"), ("evaluations", "cell"), ("artifacts", "cell")):
+            # By name: a store that was brought up to date has its newer columns last.
+            columns = [row[1] for row in execute(f"PRAGMA main.table_info({table})")]
+            moved = {"run": f"run + {offset}"} if table == "cells" else {}
+            moved |= {"id": f"id + {offset}"} if table == "runs" else {}
+            chosen = "" if table == "runs" else f"WHERE {key} IN (SELECT id FROM taken)"
+            values = ", ".join(moved.get(column, column) for column in columns)
+            execute(f"INSERT INTO main.{table} ({', '.join(columns)}) SELECT {values} FROM other.{table} {chosen}")
+        count: int = execute("SELECT count(*) FROM taken").fetchone()[0]
+        execute("DROP TABLE taken")
+        return count
+
+    def collect_garbage(self) -> int:
+        """Drop cells that a later one with equal coordinates replaces, and give the space back; returns how many."""
+        current = set(self.cells()["id"])
+        stale = [(row[0],) for row in self._connection.execute("SELECT id FROM cells") if row[0] not in current]
+        self._connection.executemany("DELETE FROM cells WHERE id = ?", stale)
+        self._connection.execute("DELETE FROM runs WHERE id NOT IN (SELECT run FROM cells)")
+        self.commit()
+        self._connection.execute("VACUUM")
+        return len(stale)
+
     def artifacts(self, kind: str) -> dict[str, Any]:
         """Cell id -> payload of all artifacts of a kind."""
         rows = self._connection.execute("SELECT cell, payload FROM artifacts WHERE kind = ?", (kind,))
@@ -253,7 +324,7 @@ class Store:
 def _connect_for_writing(path: Path) -> sqlite3.Connection:
     connection = None
     try:
-        connection = sqlite3.connect(path, timeout=30)
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}", uri=True, timeout=30)
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -261,7 +332,7 @@ def _connect_for_writing(path: Path) -> sqlite3.Connection:
             connection.executescript(
                 f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'); COMMIT;"
             )
-        _check_version(path, connection)
+        _migrate(connection, _version(path, connection))
         return connection
     except BaseException as error:
         if connection is not None:
@@ -271,15 +342,35 @@ def _connect_for_writing(path: Path) -> sqlite3.Connection:
         raise
 
 
-def _check_version(path: Path, connection: sqlite3.Connection) -> None:
+def _version(path: Path, connection: sqlite3.Connection) -> int:
+    """The format of a store that this version can read; anything else is refused."""
     try:
         row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
     except sqlite3.DatabaseError:
         row = None
     if row is None:
         raise StoreError(f"{path} is not a fsibench store; give another --store.")
-    if row[0] != str(SCHEMA_VERSION):
+    if row[0] not in {str(version) for version in (*MIGRATIONS, SCHEMA_VERSION)}:
         raise StoreError(
-            f"the store {path} has format {row[0]}, this fsibench reads format {SCHEMA_VERSION}; "
+            f"the store {path} has format {row[0]}, this fsibench reads formats {min(MIGRATIONS)} to {SCHEMA_VERSION}; "
             "export it with the version that wrote it, or give another --store."
         )
+    return int(row[0])
+
+
+def _migrate(connection: sqlite3.Connection, version: int) -> None:
+    """One transaction per step: a crash leaves the store in one format or the other."""
+    while version < SCHEMA_VERSION:
+        steps = MIGRATIONS[version]
+        version += 1
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {steps} UPDATE meta SET value = '{version}' WHERE key = 'schema_version'; COMMIT;"
+        )
+
+
+def _migrated_copy(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
+    copy = sqlite3.connect(":memory:")
+    connection.backup(copy)
+    _migrate(copy, _version(path, connection))
+    connection.close()
+    return copy
