@@ -108,7 +108,9 @@ class _SampledNetworkFunction(torch.autograd.Function):
         g = out_gradient.unsqueeze(-1)  # [S, N, 1]
         for layer in range(len(matrices) - 1, -1, -1):
             last = layer == len(matrices) - 1
-            if last:
+            if g.shape[1] == 1:  # one input per network: an outer product
+                torch.mul(inputs[layer].mT, g, out=slots[layer])
+            elif last:
                 slots[layer].copy_((inputs[layer] * g).sum(1, keepdim=True).mT)
             else:
                 slots[layer].copy_(torch.bmm(inputs[layer].mT, g))

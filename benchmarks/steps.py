@@ -1,0 +1,50 @@
+"""CPU time of a training step at the paper's settings, in milliseconds and in units of a batched matrix product."""
+
+from __future__ import annotations
+
+import torch
+
+from fsibench import steps
+from fsibench.blocks.allocator import keep_freed_memory
+
+ENTRIES = (
+    "sip[preset=paper,prior=bnn]",
+    "sip[preset=paper,prior=ns]",
+    "aadm[preset=paper]",
+    "avb[preset=paper]",
+    "bbb[preset=paper]",
+)
+
+
+class Step:
+    """Ten steps of each entry on boston, after warm-up."""
+
+    params = ENTRIES
+    param_names = ("entry",)
+
+    def setup(self, entry: str) -> None:
+        torch.set_num_threads(1)
+        keep_freed_memory()
+        self.steps = steps.training_steps(entry)
+        for _ in range(steps.WARM_UP_STEPS):
+            next(self.steps)
+
+    def time_ten_steps(self, entry: str) -> None:
+        for _ in range(10):
+            next(self.steps)
+
+    def peakmem_ten_steps(self, entry: str) -> None:
+        for _ in range(10):
+            next(self.steps)
+
+
+class InKernelUnits:
+    """The same relative to T, measured in the same run: comparable across machines."""
+
+    params = ENTRIES
+    param_names = ("entry",)
+    unit = "T"
+
+    def track_step(self, entry: str) -> float:
+        (row,) = steps.measure([entry])
+        return float(row["in_T"])

@@ -1,0 +1,85 @@
+"""CPU time of one training step, in units of a fixed kernel measured in the same run.
+
+T is the CPU time of `torch.bmm` on [100, 110, 50] × [100, 50, 50]: the product that a step of SIP at the paper's
+settings cannot do without. Times in T compare across machines; the limits are what this project holds itself to.
+One thread, boston split 0 of the scheme `paper`, batches of 10.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fsibench import registry
+from fsibench.blocks.allocator import keep_freed_memory
+from fsibench.contract import Budget, Data
+from fsibench.data import prepare
+
+# entry -> most it may cost, in T. Presets `paper` hold the paper's settings: batch 10, 100 inducing points and 100
+# samples for SIP, 10 samples per point for the weight-space methods.
+LIMITS: Mapping[str, float] = {
+    "sip[preset=paper,prior=bnn]": 16.0,
+    "sip[preset=paper,prior=ns]": 6.0,
+    "aadm[preset=paper]": 10.0,
+    "avb[preset=paper]": 10.0,
+    "bbb[preset=paper]": 2.5,
+}
+
+WARM_UP_STEPS = 20
+# T and steps alternate in rounds, so that a change of the machine's speed meets both; the median round counts.
+ROUNDS = 7
+SECONDS_PER_ROUND = 0.25
+
+
+def measure(entries: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """One row per entry: cpu_ms of a step, the same in T, the limit in T (None for entries without one)."""
+    keep_freed_memory()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return [_row(entry) for entry in entries or LIMITS]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _row(entry: str) -> dict[str, Any]:
+    steps, kernel = training_steps(entry), kernel_call()
+    for _ in range(WARM_UP_STEPS):
+        next(steps)
+        kernel()
+    rounds = [(cpu_milliseconds(kernel), cpu_milliseconds(lambda: next(steps))) for _ in range(ROUNDS)]
+    return {
+        "entry": entry,
+        "cpu_ms": round(statistics.median(step for _, step in rounds), 3),
+        "T_ms": round(statistics.median(unit for unit, _ in rounds), 3),
+        "in_T": round(statistics.median(step / unit for unit, step in rounds), 2),
+        "limit": LIMITS.get(entry),
+    }
+
+
+def training_steps(entry: str) -> Iterator[Any]:
+    """The fit of `entry` on boston, without end."""
+    prepared = prepare(registry.dataset("boston"), "paper", 0)
+    data = Data(torch.from_numpy(prepared.train_x), torch.from_numpy(prepared.train_y))
+    method = registry.entry(entry).method
+    return iter(method.fit(data, Budget(steps=10**9), torch.Generator().manual_seed(0)))
+
+
+def kernel_call() -> Callable[[], object]:
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(100, rows, 50, generator=generator) for rows in (110, 50))
+    return lambda: torch.bmm(left, right)
+
+
+def cpu_milliseconds(call: Callable[[], object], seconds: float = SECONDS_PER_ROUND) -> float:
+    """Mean CPU time of a call, over at least `seconds` of them."""
+    calls, start, spent = 0, time.process_time(), 0.0
+    while spent < seconds:
+        call()
+        calls += 1
+        spent = time.process_time() - start
+    return 1e3 * spent / calls
