@@ -110,7 +110,7 @@ def test_a_store_of_another_version_is_refused_both_ways(tmp_path: Path) -> None
         connection.execute("UPDATE meta SET value = '99'")
     connection.close()
     for opened in (Store.create, Store.read):
-        with pytest.raises(StoreError, match=f"has format 99, this fsibench reads format {SCHEMA_VERSION}"):
+        with pytest.raises(StoreError, match=f"has format 99, this fsibench reads formats 1 to {SCHEMA_VERSION}"):
             opened(path)
 
 
@@ -148,3 +148,140 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     folder.mkdir(mode=stat.S_IRWXU)
     with pytest.raises(StoreError, match="cannot be"):
         Store.create(folder)
+
+
+# Keeping house -------------------------------------------------------------------------------------------------------
+
+
+def test_merging_takes_over_what_is_missing_and_keeps_what_is_there(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
+    filled(first)
+    filled(second)
+    filled(second, id="c2", split=1)
+    with Store.create(first) as store:
+        assert store.merge(second) == 1
+        assert store.merge(second) == 0
+        assert sorted(store.cells()["id"]) == ["c1", "c2"]
+        assert len(store.evaluations()) == 6
+        runs = {run["id"] for run in store.runs()}
+        assert set(store.cells()["run"]) <= runs
+
+
+def test_merging_replaces_an_unfinished_cell_by_a_finished_one_and_not_the_reverse(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
+    with Store.create(first) as store:
+        store.start_cell(store.begin_run([], {}, {}), CELL)
+    filled(second)
+    with Store.create(first) as store:
+        assert store.merge(second) == 1
+        assert store.statuses(["c1"]) == {"c1": "ok"}
+    with Store.create(second) as store:
+        store.start_cell(store.begin_run([], {}, {}), CELL)
+    with Store.create(first) as store:
+        assert store.merge(second) == 0
+        assert len(store.evaluations()) == 3
+
+
+def test_garbage_is_what_a_later_cell_with_equal_coordinates_replaces(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    filled(path)
+    filled(path, id="c0", code_version="newer")
+    filled(path, id="c3", split=4)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE cells SET started = '2020-01-01T00:00:00Z' WHERE id = 'c1'")
+    connection.close()
+    with Store.create(path) as store:
+        assert store.collect_garbage() == 1
+        assert sorted(store.cells()["id"]) == ["c0", "c3"]
+        assert len(store.evaluations()) == 6
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM evaluations").fetchone()[0] == 6
+    connection.close()
+
+
+def test_a_cell_is_shown_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    filled(path, id="abc")
+    filled(path, id="abd", split=1)
+    with Store.read(path) as store:
+        assert store.show("abd")["split"] == 1
+        assert [point["step"] for point in store.show("abc")["evaluations"]] == [1, 2, 3]
+        with pytest.raises(StoreError, match="2 cells begin with 'ab'"):
+            store.show("ab")
+        with pytest.raises(StoreError, match="no cell begins with 'x'"):
+            store.show("x")
+
+
+def format_1(path: Path) -> None:
+    """A store as format 1 wrote it: without the CPU seconds of setup, prediction and evaluation."""
+    filled(path)
+    with sqlite3.connect(path) as connection:
+        for column in ("setup_cpu_seconds", "predict_cpu_seconds", "evaluate_cpu_seconds"):
+            connection.execute(f"ALTER TABLE cells DROP COLUMN {column}")
+        connection.execute("UPDATE meta SET value = '1'")
+    connection.close()
+
+
+def test_an_older_store_is_read_without_being_changed(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    format_1(path)
+    before = path.read_bytes()
+    with Store.read(path) as store:
+        assert "setup_cpu_seconds" in store.cells().columns
+        assert len(store.evaluations()) == 3
+    assert path.read_bytes() == before
+
+
+def test_an_older_store_is_brought_up_to_date_when_written_and_then_merges(tmp_path: Path) -> None:
+    path, other = tmp_path / "s.sqlite", tmp_path / "t.sqlite"
+    format_1(path)
+    filled(other, id="c2", split=1)
+    with Store.create(other) as store, pytest.raises(StoreError, match="older format"):
+        store.merge(path)
+    with Store.create(path) as store:
+        store.finish_cell("c1", "ok", {"setup_cpu_seconds": 0.5})
+    with Store.create(other) as store:
+        assert store.merge(path) == 1
+        assert store.cells().set_index("id").loc["c1", "setup_cpu_seconds"] == 0.5
+
+
+def test_kill_9_while_writing_leaves_a_whole_store(tmp_path: Path) -> None:
+    """Acknowledged commits survive; the transaction under way vanishes as a whole."""
+    program = """
+import sys
+from pathlib import Path
+from fsibench.store import Store
+from test_support import CELL, evaluation
+store = Store.create(Path("s.sqlite"))
+run = store.begin_run([], {}, {})
+number = 0
+while True:
+    store.start_cell(run, {**CELL, "id": f"c{number}", "split": number})
+    for step in (1, 2, 3):
+        store.add_evaluation(f"c{number}", evaluation(step))
+    store.finish_cell(f"c{number}", "ok", {})
+    store.commit()
+    print(number, flush=True)
+    number += 1
+"""
+    (tmp_path / "test_support.py").write_text(
+        f"CELL = {CELL!r}\n"
+        "def evaluation(step):\n"
+        f"    return {{**{evaluation(0)!r}, 'step': step}}\n"
+    )
+    for _ in range(3):
+        writer = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        acknowledged = [int(writer.stdout.readline()) for _ in range(20)]
+        writer.kill()
+        writer.wait()
+        writer.stdout.close()
+        with Store.read(tmp_path / "s.sqlite") as store:
+            table = store.cells().set_index("split")
+            assert set(table.loc[acknowledged, "status"]) == {"ok"}
+            counts = store.evaluations().groupby("cell").size()
+            assert set(counts) == {3}
+        with sqlite3.connect(tmp_path / "s.sqlite") as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        connection.close()
+        (tmp_path / "s.sqlite").unlink()

@@ -171,3 +171,94 @@ class Chatty(Method):
 
 class NotAMethod:
     """Lacks everything."""
+
+
+@dataclass(frozen=True)
+class Hangs(Method):
+    """Never returns from native code, deaf to every signal that can be blocked."""
+
+    name: ClassVar[str] = "hangs"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        import ctypes
+
+        yield Gaussian()
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while True:
+            ctypes.CDLL(None).pause()
+
+
+@dataclass(frozen=True)
+class Hog(Method):
+    """Allocates without end."""
+
+    name: ClassVar[str] = "hog"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        hoard = []
+        while True:
+            hoard.append(torch.ones(2_000_000))  # 8 MB, touched
+            time.sleep(0.005)
+            yield Gaussian()
+
+
+@dataclass(frozen=True)
+class Forks(Method):
+    """Starts processes and forgets them; their names carry `marker`."""
+
+    name: ClassVar[str] = "forks"
+    marker: str = "forgotten"
+    forever: bool = False
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        import subprocess
+
+        for _ in range(3):
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", self.marker])
+        yield Gaussian()
+        while self.forever:
+            time.sleep(0.05)
+            yield Gaussian()
+
+
+@dataclass(frozen=True)
+class ChangesTheWorld(Method):
+    """Changes the global seed and the thread count, and ends its process's patience."""
+
+    name: ClassVar[str] = "changes-the-world"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        torch.set_num_threads(7)
+        torch.manual_seed(0)
+        os.environ["OMP_NUM_THREADS"] = "7"
+        os.chdir("/")
+        yield Gaussian()
+
+
+@dataclass(frozen=True)
+class Where(Method):
+    """Tells in its trace how many threads and cores it was given."""
+
+    name: ClassVar[str] = "where"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        yield Places()
+
+
+@dataclass(frozen=True)
+class Places(Gaussian):
+    def trace(self) -> dict[str, float]:
+        return {"threads": torch.get_num_threads(), "cores": len(os.sched_getaffinity(0))}
+
+
+@dataclass(frozen=True)
+class Segfaults(Method):
+    """Dies in native code, the way a broken extension does."""
+
+    name: ClassVar[str] = "segfaults"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        import ctypes
+
+        yield Gaussian()
+        ctypes.string_at(0)

@@ -1,0 +1,87 @@
+"""The Dask executor: local results bit for bit, a killed worker loses only its running cell."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fsibench.cellserver import cell_from_json, cell_to_json
+from fsibench.cli import main
+from fsibench.plan import load_protocol, make_plan
+from fsibench.store import Store
+
+pytest.importorskip("distributed", reason="Dask is an extra: pip install 'fsibench[dask]'")
+ODD = Path(__file__).parent / "support" / "odd_methods.py"
+COLUMNS = ["entry", "dataset", "split", "step", "rmse", "ll", "crps"]
+
+
+def scores(path: Path) -> pd.DataFrame:
+    with Store.read(path) as store:
+        return store.evaluations()[COLUMNS].sort_values(COLUMNS, ignore_index=True)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A scheduler and two workers as an administrator would start them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    dask = [sys.executable, "-m", "dask"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+    scheduler = subprocess.Popen(
+        [*dask, "scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--no-dashboard"],
+        **quiet,  # type: ignore[call-overload]
+    )
+    worker = [*dask, "worker", address, "--nthreads", "1", "--resources", "slot=1", "--no-nanny", "--no-dashboard"]
+    workers = [subprocess.Popen(worker, **quiet) for _ in range(2)]  # type: ignore[call-overload]
+    yield address, workers
+    for process in (*workers, scheduler):
+        process.kill()
+        process.wait()
+
+
+def test_cells_survive_the_way_through_json() -> None:
+    methods = ["bbb", f"{ODD}:RandomWalk[size=2]", "constant"]
+    for cell in make_plan(load_protocol("smoke", {"methods": methods})):
+        assert cell_from_json(cell_to_json(cell)) == cell
+        assert json.loads(cell_to_json(cell))["id"] == cell.id
+        assert dataclasses.is_dataclass(cell)
+
+
+def test_a_running_cluster_gives_the_results_of_a_local_run_and_survives_a_killed_worker(
+    tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
+) -> None:
+    address, workers = cluster
+    arguments = ["run", "smoke", "--methods", f"bbb,{ODD}:Sleeper[seconds=0.02]", "--splits", "3", "--steps", "60"]
+    local, remote = tmp_path / "local.sqlite", tmp_path / "remote.sqlite"
+    assert main([*arguments, "--datasets", "yacht", "--store", str(local)]) == 0
+    command = [sys.executable, "-m", "fsibench", *arguments, "--datasets", "yacht", "--store", str(remote)]
+    driver = subprocess.Popen(
+        [*command, "--executor", "dask", "--scheduler", address], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    while not remote.exists() or scores(remote).empty:
+        time.sleep(0.1)
+        assert driver.poll() is None
+    os.kill(workers[0].pid, signal.SIGKILL)
+    _, errors = driver.communicate(timeout=120)
+    assert driver.returncode == 0, errors
+    pd.testing.assert_frame_equal(scores(local), scores(remote), check_exact=True)
+
+
+def test_an_absent_scheduler_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", "smoke", "--store", str(tmp_path / "s.sqlite"), "--scheduler", "tcp://127.0.0.1:9"]
+    assert main(arguments) == 2
+    assert "--scheduler needs --executor dask" in capsys.readouterr().err
+    assert main([*arguments, "--executor", "dask"]) == 2
+    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err
