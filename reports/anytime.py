@@ -1,32 +1,83 @@
-"""Scores of every cell at shared training times: what curves, the budget slider and time-to-target are made from."""
+"""Scores of every cell at chosen training times: what curves, the budget slider and time-to-target are made from.
+
+The score at a time is that of the last evaluation at or before it: what a reader who stops then would have.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from fsibench.reports.results import Floats, Results
+from fsibench.reports import statistics
+from fsibench.reports.overview import Overview
+from fsibench.reports.ranking import CONSTANT
+from fsibench.reports.results import METRICS, Floats, Results
+
+# The first look at a fast method can come after microseconds; this much before the end is early enough.
+EARLIEST_SHARE = 1e-4
+NUM_TARGETS = 51
+
+
+def time_grid(seconds: Floats, num_points: int) -> Floats:
+    """Log-spaced training seconds from the first of the given evaluation times to the last."""
+    positive = seconds[seconds > 0]
+    if not len(positive):
+        return np.array([1.0])
+    last = float(positive.max())
+    first = max(float(positive.min()), last * EARLIEST_SHARE)
+    return np.geomspace(first, last, num_points) if first < last * 0.999 else np.array([last])
 
 
 @dataclass(frozen=True)
 class Anytime:
-    """All cells on one log-spaced grid of training seconds."""
+    """All cells on a grid of training times, [cells, G]; use `shared` or `per_dataset`."""
 
     results: Results
-    seconds: Floats
-    _cache: dict[str, Floats] = field(default_factory=dict, repr=False)
+    grids: dict[str, Floats]  # data set -> its times
 
     @classmethod
-    def of(cls, results: Results, num_points: int = 25) -> Anytime:
-        return cls(results, results.time_grid(num_points))
+    def shared(cls, results: Results, num_points: int) -> Anytime:
+        """The same times for all data sets, over the whole store."""
+        grid = time_grid(results.curves.seconds, num_points)
+        return cls(results, dict.fromkeys(results.datasets, grid))
+
+    @classmethod
+    def per_dataset(cls, results: Results, num_points: int) -> Anytime:
+        """Each data set on its own times; shorter grids are padded with their last time."""
+        owner = np.repeat(results.cells["dataset"].to_numpy(), np.diff(results.curves.offsets))
+        grids = {name: time_grid(results.curves.seconds[owner == name], num_points) for name in results.datasets}
+        length = max(map(len, grids.values()), default=1)
+        return cls(results, {name: np.pad(grid, (0, length - len(grid)), mode="edge") for name, grid in grids.items()})
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Times of each cell, [cells, G]."""
+        if not self.grids:
+            return np.zeros((0, 1))
+        return np.stack([self.grids[name] for name in self.results.cells["dataset"]])
+
+    @cached_property
+    def _counts(self) -> npt.NDArray[np.int64]:
+        """Evaluations of each cell until each time, [cells, G]; none where it has failed by then or never finished."""
+        results, times = self.results, self.seconds
+        # A time grid ends at an evaluation time; rounding must not lose that evaluation.
+        counts = np.column_stack([results.curves.count_until(column * (1 + 1e-9)) for column in times.T])
+        gone = results.failed[:, None] & (times >= results.end_seconds[:, None])
+        return np.where(gone | ~results.finished[:, None], 0, counts)
+
+    @cached_property
+    def _cache(self) -> dict[str, Floats]:
+        return {}
 
     def values(self, metric: str) -> Floats:
         """Score of each cell at each time, [cells, G]; NaN before the first posterior and after a failure."""
         if metric not in self._cache:
-            self._cache[metric] = np.column_stack([self.results.at(metric, float(t)) for t in self.seconds])
+            curves = self.results.curves
+            columns = [curves.last(curves.values[metric], column) for column in self._counts.T]
+            self._cache[metric] = np.column_stack(columns)
         return self._cache[metric]
 
     @cached_property
@@ -35,18 +86,45 @@ class Anytime:
         cells = self.results.cells[["dataset", "entry"]][self.results.finished]
         return {key: np.asarray(rows) for key, rows in cells.groupby(["dataset", "entry"]).groups.items()}
 
-    def band(self, metric: str, dataset: str, entry: str) -> Floats:
-        """Median and quartiles over splits at each time, [3, G]."""
+    def band(self, metric: str, dataset: str, entry: str) -> Floats | None:
+        """Median, lower and upper quartile over splits at each time, [3, G]; None where nothing finished."""
         rows = self.groups.get((dataset, entry))
-        if rows is None:
-            return np.full((3, len(self.seconds)), np.nan)
-        return quartiles(self.values(metric)[rows])
+        return None if rows is None else quartiles(self.values(metric)[rows])
 
 
 def quartiles(values: Floats) -> Floats:
     """Median, lower and upper quartile over the rows, [3, G]; NaN where fewer than half of the rows have a value."""
+    present = np.isfinite(values)
+    count = present.sum(0)  # [G]
+    ordered = np.sort(np.where(present, values, np.inf), axis=0)
     result = np.full((3, values.shape[1]), np.nan)
-    enough = np.isfinite(values).mean(0) >= 0.5
-    if enough.any():
-        result[:, enough] = np.nanquantile(values[:, enough], [0.5, 0.25, 0.75], axis=0)
+    columns = np.flatnonzero(2 * count >= len(values))
+    for row, share in enumerate((0.5, 0.25, 0.75)):
+        position = share * (count[columns] - 1)
+        low = np.floor(position).astype(int)
+        high = np.minimum(low + 1, count[columns] - 1)
+        below, above = ordered[low, columns], ordered[high, columns]
+        result[row, columns] = below + (position - low) * (above - below)
     return result
+
+
+def shares_of_targets(overview: Overview, anytime: Anytime, metric: str) -> dict[str, Floats]:
+    """Entry -> share of (dataset, split, target) triples reached by each time of a shared grid, [G].
+
+    Targets of a data set run from the mean score of `constant` (without it: the worst mean) to the best mean.
+    """
+    larger = METRICS[metric].larger_is_better
+    values, summary = anytime.values(metric), overview.summaries[metric]["mean"]
+    times: dict[str, list[Floats]] = {}
+    for (dataset, entry), rows in anytime.groups.items():
+        means = summary[dataset].dropna()
+        best = means.max() if larger else means.min()
+        worst = means.get(CONSTANT, means.min() if larger else means.max())
+        if means.empty or best == worst:
+            continue
+        wanted = statistics.targets(float(worst), float(best), NUM_TARGETS)
+        grid = anytime.grids[dataset]
+        for row in rows:
+            times.setdefault(entry, []).append(statistics.time_to_targets(grid, values[row], wanted, larger))
+    grid = next(iter(anytime.grids.values()), np.array([1.0]))
+    return {entry: statistics.reached_share(np.concatenate(parts), grid) for entry, parts in times.items()}

@@ -1,22 +1,30 @@
-"""Figures for paper and page, made with matplotlib: the same curve goes to SVG, PDF and PNG at print size."""
+"""Figures for papers, made with matplotlib at print size: the pages' charts as SVG, PDF or PNG."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from fsibench.reports.anytime import Anytime
-from fsibench.reports.looks import Look
-from fsibench.reports.results import METRICS
+from fsibench.errors import UsageError
+from fsibench.reports import calibration, pages, ranking, statistics
+from fsibench.reports.anytime import Anytime, shares_of_targets
+from fsibench.reports.looks import Look, looks
+from fsibench.reports.results import METRICS, SCORES, Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+FORMATS = ("svg", "pdf", "png")
 COLUMN_WIDTH, TEXT_WIDTH = 3.4, 7.0  # inches: one and two columns of a proceedings page
+MOST_DATASETS = 30  # a figure of its own for each; the pages have all
 SETTINGS = {
     "svg.fonttype": "none",  # text stays text: searchable, and read out loud
     "svg.hashsalt": "fsibench",  # equal results, equal bytes
@@ -30,13 +38,62 @@ SETTINGS = {
 }
 
 
+def write(site: pages.Site, folder: Path, formats: Sequence[str]) -> list[tuple[str, str]]:
+    """Draw every figure in every format; return (file, title) of the first format."""
+    for name in formats:
+        if name not in FORMATS:
+            raise UsageError(f"unknown figure format {name!r}; use {', '.join(FORMATS)} or none.")
+    if not formats or site.results.cells.empty:
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: list[tuple[str, str]] = []
+    for stem, title, draw in all_figures(site):
+        figure = draw()
+        for name in formats:
+            (folder / f"{stem}.{name}").write_bytes(render(figure, name))
+        drawn.append((f"{stem}.{formats[0]}", title))
+    return drawn
+
+
+def all_figures(site: pages.Site) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
+    """(file stem, title, how to draw it) of every figure."""
+    style = looks(site.results.entries)
+    anytime = Anytime.per_dataset(site.results, 40)
+    names = file_stems(site.results.datasets)
+    for dataset in site.results.datasets[:MOST_DATASETS]:
+        title = f"Scores on {dataset} against training seconds"
+        yield f"convergence-{names[dataset]}", title, partial(curves, anytime, dataset, SCORES, style)
+    for key in METRICS:
+        label = METRICS[key].label
+        if not site.overview.blocks[key].values.empty:
+            title = f"Critical-difference diagram, {label}"
+            yield f"critical-difference-{key}", title, partial(critical_difference, site, key, style)
+        title = f"Share of {label} targets reached"
+        yield f"targets-{key}", title, partial(targets, site, key, style)
+    if site.calibrations:
+        yield "coverage", "Coverage of central intervals", partial(coverage, site, style)
+    for panel in site.panels:
+        title = f"Predictive and prior on {panel['dataset']}"
+        yield f"functions-{names[panel['dataset']]}", title, partial(functions, panel, style)
+
+
+def file_stems(names: Sequence[str]) -> dict[str, str]:
+    """A file name for each name: safe characters only, a number where two would collide."""
+    stems: dict[str, str] = {}
+    for name in names:
+        stem = re.sub(r"[^A-Za-z0-9.=-]+", "_", name)[:60].strip("._") or "unnamed"
+        taken = set(stems.values())
+        stems[name] = next(s for s in (stem, *(f"{stem}-{k}" for k in range(2, len(names) + 2))) if s not in taken)
+    return stems
+
+
 def render(figure: Figure, file_format: str) -> bytes:
     import matplotlib
 
     buffer = io.BytesIO()
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file_format)
+    metadata: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with matplotlib.rc_context(SETTINGS):  # type: ignore[arg-type]
-        figure.savefig(buffer, format=file_format, dpi=300, metadata=metadata)
+        figure.savefig(buffer, format=file_format, dpi=300, metadata=metadata.get(file_format))
     return buffer.getvalue()
 
 
@@ -53,24 +110,145 @@ def new_figure(width: float, height: float, num_rows: int = 1, num_columns: int 
     return figure, list(axes.flat)
 
 
-def curves(anytime: Anytime, dataset: str, metrics: Sequence[str], looks: Mapping[str, Look]) -> Figure:
-    """One panel per metric: median over splits against training seconds, band between the quartiles."""
-    figure, panels = new_figure(TEXT_WIDTH, 2.3, 1, len(metrics))
-    for axes, metric in zip(panels, metrics, strict=True):
-        for entry, look in looks.items():
-            middle, low, high = anytime.band(metric, dataset, entry)
-            if np.isfinite(middle).any():
-                axes.plot(anytime.seconds, middle, color=look.colour, dashes=look.dash or (None, None), lw=1.2, label=entry)
-                axes.fill_between(anytime.seconds, low, high, color=look.colour, alpha=0.15, lw=0)
-        axes.set_xscale("log")
-        axes.set_xlabel("training seconds")
-        axes.set_title(f"{METRICS[metric].label} ({METRICS[metric].direction})", fontsize=8)
-    handles, labels = panels[0].get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, [escape(label) for label in labels], loc="outside lower center", ncols=5, fontsize=7)
-    return figure
-
-
 def escape(text: str) -> str:
     """Names are shown as they are: matplotlib would read `$...$` as mathematics."""
     return text.replace("$", r"\$")
+
+
+def legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        short = [escape(label if len(label) <= 28 else f"{label[:27]}…") for label in labels]
+        figure.legend(handles, short, loc="outside lower center", ncols=5, fontsize=7)
+
+
+def plot(axes: Axes, x: Floats, y: Floats, look: Look, label: str) -> None:
+    dashes = look.dash if look.dash else (None, None)
+    axes.plot(x, y, color=look.colour, dashes=dashes, lw=1.2, label=label)
+    if np.isfinite(y).sum() == 1:
+        axes.plot(x, y, look.marker, color=look.colour, ms=3)
+
+
+def curves(anytime: Anytime, dataset: str, keys: Sequence[str], style: Mapping[str, Look]) -> Figure:
+    """One panel per metric: median over splits against training seconds, band between the quartiles."""
+    figure, panels = new_figure(TEXT_WIDTH, 2.5, 1, len(keys))
+    grid = anytime.grids[dataset]
+    for axes, key in zip(panels, keys, strict=True):
+        for entry, look in style.items():
+            band = anytime.band(key, dataset, entry)
+            if band is not None and np.isfinite(band[0]).any():
+                plot(axes, grid, band[0], look, entry)
+                axes.fill_between(grid, band[1], band[2], color=look.colour, alpha=0.15, lw=0)
+        axes.set_xscale("log")
+        axes.set_xlabel("training seconds")
+        axes.set_title(f"{METRICS[key].label} ({METRICS[key].direction})", fontsize=8)
+    legend(figure, panels[0])
+    return figure
+
+
+def targets(site: pages.Site, key: str, style: Mapping[str, Look]) -> Figure:
+    """Share of (data set, split, target) triples reached against training seconds."""
+    figure, (axes,) = new_figure(COLUMN_WIDTH * 1.3, 2.8)
+    shares = shares_of_targets(site.overview, site.slider, key)
+    grid = next(iter(site.slider.grids.values()))
+    for entry, look in style.items():
+        if entry in shares:
+            plot(axes, grid, shares[entry], look, entry)
+    axes.set(xscale="log", xlabel="training seconds", ylim=(0, 1.02), ylabel=f"{METRICS[key].label} targets reached")
+    legend(figure, axes)
+    return figure
+
+
+def critical_difference(site: pages.Site, key: str, style: Mapping[str, Look]) -> Figure:
+    """Demšar's diagram of the ranks of data set means."""
+    blocks = site.overview.blocks[key]
+    ranks = ranking.ranks_of_dataset_means(blocks.values, METRICS[key].larger_is_better, blocks.constant)
+    critical = statistics.nemenyi_critical_difference(max(ranks.shape[1], 2), len(ranks))
+    ordered = ranks.mean().sort_values(kind="stable")
+    bars = statistics.cliques(ordered, critical)
+    count = len(ordered)
+    half = (count + 1) // 2
+    depth = 0.35 * len(bars) + half + 1.2
+    figure, (axes,) = new_figure(TEXT_WIDTH, 0.18 * depth + 0.7)
+    axes.set(xlim=(1 - 0.45 * count, count + 0.45 * count), ylim=(-depth, 1.6))
+    axes.axis("off")
+    axes.hlines(0, 1, max(count, 2), color="black", lw=0.8)
+    for rank in range(1, count + 1):
+        axes.vlines(rank, 0, 0.25, color="black", lw=0.8)
+        axes.text(rank, 0.4, str(rank), ha="center", fontsize=7)
+    for index, group in enumerate(bars):
+        axes.hlines(-0.35 * (index + 1), ordered[group[0]] - 0.03, ordered[group[-1]] + 0.03, color="black", lw=2)
+    _names(axes, ordered, style, half, 0.35 * len(bars) + 0.6)
+    title = f"{METRICS[key].label}: critical difference {critical:.2f} (Nemenyi, 5 %, {len(ranks)} data sets)"
+    axes.set_title(title, fontsize=8)
+    return figure
+
+
+def _names(axes: Axes, ordered: pd.Series, style: Mapping[str, Look], half: int, top: float) -> None:
+    """Better half to the left, worse half to the right, each with a line from its rank."""
+    count = len(ordered)
+    for index, (entry, rank) in enumerate(ordered.items()):
+        left = index < half
+        y = -top - (index if left else count - 1 - index)
+        end = 1 - 0.1 if left else count + 0.1
+        axes.plot([rank, rank, end], [0, y, y], color=style[str(entry)].colour, lw=0.9)
+        name = str(entry) if len(str(entry)) <= 30 else f"{str(entry)[:29]}…"
+        text = escape(f"{name} {rank:.2f}")
+        axes.text(end - 0.05 if left else end + 0.05, y, text, ha="right" if left else "left", va="center", fontsize=7)
+
+
+def coverage(site: pages.Site, style: Mapping[str, Look]) -> Figure:
+    """Coverage against promise, one panel per data set."""
+    datasets = site.results.datasets[:MOST_DATASETS]
+    columns = min(len(datasets), 4)
+    rows = -(-len(datasets) // columns)
+    figure, panels = new_figure(TEXT_WIDTH, 1.9 * rows + 0.5, rows, columns)
+    for axes in panels[len(datasets) :]:
+        axes.set_visible(False)
+    for axes, dataset in zip(panels, datasets, strict=False):
+        axes.plot([0, 1], [0, 1], color="grey", lw=0.6)
+        for entry, look in style.items():
+            item = site.calibrations.get((dataset, entry))
+            if item is not None:
+                plot(axes, np.array([0, *calibration.LEVELS, 1]), np.array([0, *item.coverage, 1]), look, entry)
+        axes.set_title(escape(dataset), fontsize=8)
+        axes.set(xlabel="promised", ylabel="covered", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    legend(figure, panels[0])
+    return figure
+
+
+def functions(panel: Mapping[str, Any], style: Mapping[str, Look]) -> Figure:
+    """One column per entry: quantile fan, draws of the function, draws of the prior; the same axes in a row."""
+    columns = panel["columns"][:8]
+    kinds = [kind for kind in ("quantiles", "samples", "draws", "prior") if any(column[kind] for column in columns)]
+    figure, panels = new_figure(1.6 * len(columns) + 0.3, 1.35 * len(kinds) + 0.2, len(kinds), len(columns))
+    for index, axes in enumerate(panels):
+        kind, column = kinds[index // len(columns)], columns[index % len(columns)]
+        draw_panel(axes, panel, column, kind, style[column["entry"]])
+        if index < len(columns):
+            axes.set_title(escape(column["entry"][:24]), fontsize=7)
+        if index % len(columns) == 0:
+            axes.set_ylabel({"quantiles": "quantiles", "samples": "samples of y"}.get(kind, f"{kind} of f"), fontsize=7)
+        axes.tick_params(labelsize=6)
+    return figure
+
+
+def draw_panel(axes: Axes, panel: Mapping[str, Any], column: Mapping[str, Any], kind: str, look: Look) -> None:
+    x = np.asarray(column["x"], dtype=float)
+    if kind != "prior":
+        train = np.asarray(panel["train"], dtype=float)
+        axes.plot(train[:, 0], train[:, 1], ".", color="grey", ms=1, alpha=0.5)
+    if kind in ("quantiles", "samples"):
+        for part in panel["oracle"] or []:
+            axes.fill_between(part["x"], part["low"], part["high"], color="black", alpha=0.12, lw=0)
+    if kind == "quantiles":
+        fan = [np.asarray(item["y"], dtype=float) for item in column["quantiles"]]
+        for low, high in zip(fan[: len(fan) // 2], fan[::-1], strict=False):
+            axes.fill_between(x, low, high, color=look.colour, alpha=0.25, lw=0)
+    elif kind == "samples":
+        for row in column["samples"]:
+            axes.plot(x, row, ".", color=look.colour, ms=1, alpha=0.6)
+    else:
+        for row in column[kind]:
+            axes.plot(x, row, color=look.colour, lw=0.6, alpha=0.7)
+    axes.set(xlim=panel["x_range"], ylim=panel["prior_range"] if kind == "prior" else panel["y_range"])

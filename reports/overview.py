@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fsibench.reports import ranking
+from fsibench.reports import plausibility, ranking
 from fsibench.reports.results import METRICS, Results
 
 # Trace entries by which a method says that its own result should not be trusted.
@@ -35,9 +35,21 @@ class Overview:
         """Entries without a rank: set aside for missing cells, or without one finished cell."""
         return sorted(set(self.results.entries) - set(self.ranked))
 
-    def summary(self, metric: str) -> pd.DataFrame:
-        """Per data set and entry: mean, standard deviation, standard error, failures. Every finished cell counts."""
-        return summarise(self.results, metric)
+    @cached_property
+    def summaries(self) -> dict[str, pd.DataFrame]:
+        """Per metric, data set and entry: mean, standard deviation, standard error, failures. Every finished cell counts."""
+        return {key: summarise(self.results, key) for key in METRICS}
+
+    @cached_property
+    def test_to_train(self) -> dict[str, float]:
+        """n_test/n_train per data set: how much the splits overlap. Splits of synthetic sets are fresh draws: 0."""
+        cells = self.results.cells
+        ratio = (cells["num_test"].astype(float) / cells["num_train"].astype(float)).groupby(cells["dataset"]).mean()
+        fresh = plausibility.oracles()
+        return {
+            str(name): 0.0 if plausibility.base_name(str(name)) in fresh else value if value > 0 else 0.25
+            for name, value in ratio.items()
+        }
 
     @cached_property
     def board(self) -> pd.DataFrame:

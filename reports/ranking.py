@@ -92,15 +92,27 @@ def impute(values: pd.DataFrame, constant: pd.Series | None = None) -> pd.DataFr
 
 def dataset_means(values: pd.DataFrame, constant: pd.Series | None = None) -> pd.DataFrame:
     """Data sets x entries: mean over splits after imputation; failed cells that stay empty are left out of it."""
-    return impute(values, constant).groupby(level="dataset").mean()
+    return _over_splits(impute(values, constant))
+
+
+def _over_splits(values: pd.DataFrame) -> pd.DataFrame:
+    """Seeds of a split are averaged first, so that a split with many seeds weighs no more than another."""
+    return values.groupby(level=["dataset", "split"]).mean().groupby(level="dataset").mean()
+
+
+def ranks_of_dataset_means(
+    values: pd.DataFrame, larger_is_better: bool, constant: pd.Series | None = None
+) -> pd.DataFrame:
+    """Data sets x entries: rank of the mean score; an entry with failures that nothing replaces ranks last there."""
+    imputed = impute(values, constant)
+    means = _over_splits(imputed)
+    broken = imputed.isna().groupby(level="dataset").any()
+    return ranks(means.mask(broken), larger_is_better)
 
 
 def rank_of_means(values: pd.DataFrame, larger_is_better: bool, constant: pd.Series | None = None) -> pd.Series:
-    """Mean over data sets of the rank of the mean score; an entry with unreplaced failures ranks last there."""
-    imputed = impute(values, constant)
-    means = imputed.groupby(level="dataset").mean()
-    broken = imputed.isna().groupby(level="dataset").any()
-    return ranks(means.mask(broken), larger_is_better).mean()
+    """Mean over data sets of the rank of the mean score."""
+    return ranks_of_dataset_means(values, larger_is_better, constant).mean()
 
 
 def summary(values: pd.DataFrame, constant: pd.Series | None, known: pd.DataFrame) -> pd.DataFrame:

@@ -77,9 +77,10 @@ class Curves:
     cpu_seconds: Floats
     values: Mapping[str, Floats]
 
-    def count_until(self, seconds: float) -> npt.NDArray[np.int64]:
-        """Number of evaluations of each cell at or before a training time."""
-        reached = np.concatenate([[0], np.cumsum(self.seconds <= seconds)])
+    def count_until(self, seconds: float | Floats) -> npt.NDArray[np.int64]:
+        """Number of evaluations of each cell at or before a training time, one for all or one per cell."""
+        limit = seconds if isinstance(seconds, float) else np.repeat(seconds, np.diff(self.offsets))
+        reached = np.concatenate([[0], np.cumsum(self.seconds <= limit)])
         return np.asarray(reached[self.offsets[1:]] - reached[self.offsets[:-1]])
 
     def last(self, values: Floats, count: npt.NDArray[np.int64]) -> Floats:
@@ -139,22 +140,6 @@ class Results:
         """Score of each cell at the end of its budget; NaN where it failed or did not finish."""
         values = self.curves.last(self.curves.values[metric], np.diff(self.curves.offsets))
         return np.where(self.failed | ~self.finished, np.nan, values)
-
-    def at(self, metric: str, seconds: float) -> Floats:
-        """Score of each cell after some training seconds: NaN before its first posterior and after a failure."""
-        values = self.curves.last(self.curves.values[metric], self.curves.count_until(seconds))
-        gone = self.failed & (seconds >= self.end_seconds)
-        return np.where(gone | ~self.finished, np.nan, values)
-
-    def time_grid(self, num_points: int = 25) -> Floats:
-        """Log-spaced training seconds from the first evaluation to the last."""
-        seconds = self.curves.seconds[self.curves.seconds > 0]
-        if not len(seconds):
-            return np.array([1.0])
-        first, last = float(seconds.min()), float(seconds.max())
-        # The first look at a fast method can come after microseconds; four decades before the end are enough.
-        first = max(first, last * 1e-4)
-        return np.geomspace(first, last, num_points) if first < last else np.array([last])
 
     def table(self, values: Floats, name: str = "value") -> pd.DataFrame:
         """A bare table of the finished cells: entry, dataset, split, seed, value (NaN: failed)."""

@@ -1,96 +1,90 @@
-"""A static site from a store: opens from disk, asks nothing of a network."""
+"""A static site from a store: pages that open from disk and ask nothing of a network, tables, figures, Markdown."""
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Mapping
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import numpy as np
-from tabulate import tabulate
 
-from fsibench.reports import figures
-from fsibench.reports.anytime import Anytime
-from fsibench.reports.looks import looks, number, with_error
+from fsibench.reports import figures, pages, tables
 from fsibench.reports.overview import Overview
-from fsibench.reports.results import METRICS, SCORES, load
+from fsibench.reports.results import METRICS, load
+
+Page = Callable[[pages.Site], dict[str, Any]]
+PAGES: Mapping[str, Page] = {
+    "index.html": pages.leaderboard,
+    "convergence.html": pages.convergence,
+    "calibration.html": pages.calibration_page,
+    "statistics.html": pages.statistics_page,
+    "functions.html": pages.functions_page,
+    "ledger.html": pages.ledger_page,
+    "run.html": pages.run_page,
+}
 
 
-def build(store_path: Path, out_dir: Path, where: Mapping[str, str] | None = None) -> Path:
-    """Write index.html and report.md; return the path of index.html."""
-    overview = Overview(load(store_path, where))
-    out_dir = Path(out_dir)
+def build(
+    store_path: Path,
+    out_dir: Path,
+    where: Mapping[str, str] | None = None,
+    formats: Sequence[str] = ("svg",),
+) -> Path:
+    """Write the whole site; return the path of its first page. `formats`: figures as svg, pdf, png, or none of them."""
+    store_path, out_dir = Path(store_path), Path(out_dir)
+    site = pages.Site(Overview(load(store_path, where)), store_path, dict(where or {}))
     out_dir.mkdir(parents=True, exist_ok=True)
-    content = _content(overview)
-    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
-        (resources.files("fsibench.reports") / "templates" / "index.html.j2").read_text(encoding="utf-8")
-    )
-    index = out_dir / "index.html"
-    index.write_text(template.render(**content), encoding="utf-8")
-    (out_dir / "report.md").write_text(_markdown(content), encoding="utf-8")
-    return index
+    templates = _templates()
+    for file, _ in site.navigation():
+        content = PAGES[file](site)
+        text = templates.get_template(f"{Path(file).stem}.html.j2").render(**_frame(site, file), **content)
+        (out_dir / file).write_text(text, encoding="utf-8")
+    tables.write(site, out_dir / "tables")
+    drawn = figures.write(site, out_dir / "figures", formats)
+    (out_dir / "report.md").write_text(markdown(site, drawn), encoding="utf-8")
+    return out_dir / "index.html"
 
 
-def _content(overview: Overview) -> dict[str, Any]:
-    results = overview.results
-    anytime, style = Anytime.of(results), looks(results.entries)
-    failed = results.cells[results.failed | ~results.finished].sort_values(["entry", "dataset", "split"])
-    heads = [f"{METRICS[key].label}: {kind}" for key in SCORES for kind in ("mean rank", "rank of means")]
+def _frame(site: pages.Site, file: str) -> dict[str, Any]:
+    """What the base template needs on every page."""
     return {
-        "title": f"fsibench: {results.source.stem}",
-        "caveats": overview.caveats,
-        "board_heads": [*heads, "failed", "training seconds"],
-        "board_rows": [_board_row(str(entry), row) for entry, row in overview.board.iterrows()],
-        "tables": [_table(overview, key) for key in SCORES],
-        "figures": [_figure(anytime, dataset, style) for dataset in results.datasets],
-        "failures": failed[["entry", "dataset", "split", "status", "message"]].fillna("").values.tolist(),
-        "runs": [
-            {"command": shlex.join(run["command"]), "environment": json.dumps(run["environment"], indent=1)}
-            for run in results.runs
-        ],
+        "title": f"fsibench: {site.store_path.stem}",
+        "navigation": site.navigation(),
+        "this_file": file,
+        "version": importlib.metadata.version("fsibench"),
+        "source": site.store_path.name,
+        "style": _read("style.css"),
+        "script": _read("app.js"),
     }
 
 
-def _board_row(entry: str, row: Any) -> list[str]:
-    ranks = [row[f"{kind}_{key}"] for key in SCORES for kind in ("mean_rank", "rank_of_means")]
-    name = entry + (f" ({row['note']})" if row["note"] else "") + (" ⚠ diagnostics failed" if row["doubtful"] else "")
-    texts = ["–" if np.isnan(rank) else f"{rank:.2f}" for rank in ranks]
-    return [name, *texts, f"{row['failed']}/{row['cells']}", number(row["train_seconds"], 3)]
+def _templates() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(_read), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
 
 
-def _table(overview: Overview, key: str) -> dict[str, Any]:
-    summary, metric = overview.summary(key), METRICS[key]
-    rows = []
-    for entry in overview.board.index:
-        cells = [summary.loc[(dataset, entry)] for dataset in overview.results.datasets]
-        rows.append([entry, *(_score(cell) for cell in cells)])
-    caption = f"Mean ± standard error over splits of the {metric.explanation}; {metric.direction}. † has failed cells."
-    return {"title": metric.label, "caption": caption, "heads": overview.results.datasets, "rows": rows}
+def _read(name: str) -> str:
+    return (resources.files("fsibench.reports") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _score(cell: Any) -> str:
-    if np.isnan(cell["mean"]):
-        return "failed" if cell["failed"] else "–"
-    mean, error = with_error(cell["mean"], cell["standard_error"])
-    return f"{mean} ± {error}" + (" †" if cell["failed"] else "")
-
-
-def _figure(anytime: Anytime, dataset: str, style: Mapping[str, Any]) -> dict[str, str]:
-    svg = figures.render(figures.curves(anytime, dataset, SCORES, style), "svg").decode()
-    return {"title": f"{dataset}: median over splits, band between the quartiles", "svg": svg[svg.index("<svg") :]}
-
-
-def _markdown(content: Mapping[str, Any]) -> str:
-    parts = [f"# {content['title']}", *content["caveats"], "## Ranking"]
-    parts.append(tabulate(content["board_rows"], ["entry", *content["board_heads"]], "github", disable_numparse=True))
-    for table in content["tables"]:
-        body = tabulate(table["rows"], ["entry", *table["heads"]], "github", disable_numparse=True)
-        parts += [f"## {table['title']}", table["caption"], body]
+def markdown(site: pages.Site, drawn: Sequence[tuple[str, str]]) -> str:
+    """The report as one Markdown file: ranking, scores, figures, failures, how to reproduce."""
+    overview = site.overview
+    run = pages.run_page(site)
+    parts = [f"# fsibench: {site.store_path.stem}", pages.conditions_sentence(site.results.cells)]
+    parts += [f"- {sentence}" for sentence in overview.caveats]
+    parts += ["## Ranking", "Mean rank: over dataset × split. Rank of means: over data sets. Lower is better."]
+    parts.append(tables.markdown(pages.board_rows(overview), ["entry", *pages.board_heads()]))
+    for key in METRICS:
+        table = pages.score_table(overview, key)
+        parts += [f"## {table['title']}", table["caption"], tables.markdown(table["rows"], ["entry", *table["heads"]])]
+    if drawn:
+        parts += ["## Figures", *(f"![{title}](figures/{file})" for file, title in drawn)]
+    rows = [[row[key] for key in ("entry", "dataset", "split", "status", "message")] for row in run["failures"]]
     heads = ["entry", "data set", "split", "status", "message"]
-    parts += ["## Failures", tabulate(content["failures"], heads, "github") if content["failures"] else "None."]
-    parts += ["## Reproduce", *(f"```\n{run['command']}\n{run['environment']}\n```" for run in content["runs"])]
-    return "\n\n".join(parts) + "\n"
+    parts += ["## Failures", tables.markdown(rows, heads) if rows else "None."]
+    parts += ["## Reproduce", *(f"```\n{item['command']}\n```\n\n```json\n{item['environment']}\n```" for item in run["runs"])]
+    return "\n\n".join(part for part in parts if part) + "\n"

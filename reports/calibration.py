@@ -1,0 +1,94 @@
+"""Calibration from the stored PIT counts: histograms, coverage of central intervals, over- and under-confidence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fsibench.reports import statistics
+from fsibench.reports.overview import Overview
+from fsibench.reports.results import Floats, calibration_error
+
+# Twenty bins give the coverage of every central interval of 10 %, 20 %, ... exactly.
+LEVELS = np.arange(1, 10) / 10
+SMALLEST_GAP = 0.02
+LEVEL_OF_TEST = 0.01
+
+
+def coverage(counts: Floats) -> Floats:
+    """Share of targets within the central intervals of `LEVELS`; counts [..., bins] -> [..., levels]."""
+    num_bins = counts.shape[-1]
+    total = counts.sum(-1)
+    parts = []
+    for level in LEVELS:
+        margin = round((1 - level) / 2 * num_bins)
+        parts.append(counts[..., margin : num_bins - margin].sum(-1) / total)
+    return np.stack(parts, -1)
+
+
+def coverage_gap(counts: Floats) -> Floats:
+    """Mean of coverage minus level: negative is over-confident, positive is under-confident."""
+    return np.asarray((coverage(counts) - LEVELS).mean(-1))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """One entry on one data set, splits pooled."""
+
+    pit: Floats  # density per bin: 1 is uniform
+    coverage: Floats
+    error: float
+    sharpness: float
+    gap: float
+    p_value: float
+
+    @property
+    def flag(self) -> str:
+        if not self.p_value < LEVEL_OF_TEST or abs(self.gap) < SMALLEST_GAP:
+            return ""
+        return "over-confident" if self.gap < 0 else "under-confident"
+
+
+def calibrations(overview: Overview) -> dict[tuple[str, str], Calibration]:
+    """(dataset, entry) -> calibration at the end of the budget, over the cells that finished well."""
+    results = overview.results
+    good = results.finished & ~results.failed & (results.pit.sum(1) > 0)
+    sharpness = results.final("sharpness")
+    found = {}
+    for (dataset, entry), cells in results.cells[good].groupby(["dataset", "entry"]):
+        counts = results.pit[cells.index.to_numpy()]
+        width = float(np.mean(sharpness[cells.index.to_numpy()]))
+        found[str(dataset), str(entry)] = calibration(counts, width, overview.test_to_train[str(dataset)])
+    return found
+
+
+def calibration(counts: Floats, sharpness: float, test_to_train: float) -> Calibration:
+    """From PIT counts of several splits, [splits, bins]."""
+    pooled = counts.sum(0)
+    gaps = coverage_gap(counts)
+    p_value = statistics.corrected_paired_test(gaps, test_to_train).p_value
+    if len(gaps) == 1:
+        # One split of n points: a uniform transform lies within k of the nine intervals, k = 0..9 equally likely.
+        error = math.sqrt((10**2 - 1) / 12 / 9**2 / float(pooled.sum()))
+        p_value = math.erfc(abs(float(gaps[0])) / error / math.sqrt(2))
+    return Calibration(
+        pit=pooled / pooled.sum() * len(pooled),
+        coverage=coverage(pooled),
+        error=float(calibration_error(pooled)),
+        sharpness=sharpness,
+        gap=float(gaps.mean()),
+        p_value=p_value,
+    )
+
+
+def table(found: dict[tuple[str, str], Calibration]) -> pd.DataFrame:
+    """One row per data set and entry: error, gap, flag, sharpness, coverage of every level."""
+    rows = []
+    for (dataset, entry), item in sorted(found.items()):
+        levels = {f"coverage_{round(100 * level)}": value for level, value in zip(LEVELS, item.coverage, strict=True)}
+        fixed = {"dataset": dataset, "entry": entry, "calibration_error": item.error, "coverage_gap": item.gap}
+        rows.append({**fixed, "p_value": item.p_value, "flag": item.flag, "sharpness": item.sharpness, **levels})
+    return pd.DataFrame(rows)

@@ -1,0 +1,127 @@
+"""Panels of one-dimensional problems from the artifacts of kind "functions" (`fsibench run ... --keep functions`).
+
+A payload is JSON, all in the target's and input's own units:
+
+    x            [G]      grid
+    train_x, train_y      training points
+    draws        [S][G]   coherent draws of f from the predictive
+    prior_draws  [S][G]   draws of f from the (learned) prior, or null
+    quantiles    {"0.05": [G], ...}  of the predictive of y
+    samples      [S][G]   draws of y, independent per grid point
+    inducing     [{"train_seconds": t, "z": [M]}, ...] or null
+    oracle       {"loc": [K][G], "scale": [K][G]}  components of the true conditional, or absent
+
+Pages carry a thinned copy: enough to see, small enough to open at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsibench.reports.results import Floats, Results
+from fsibench.store import Store
+
+MOST_POINTS, MOST_DRAWS, MOST_SAMPLES, MOST_TRAIN, MOST_LOOKS = 81, 10, 12, 300, 25
+# Central 90 % of a Gaussian component.
+NORMAL_95 = 1.6449
+
+
+def panels(store_path: Path, results: Results) -> list[dict[str, Any]]:
+    """One panel per data set with artifacts; of each entry the lowest split that has one."""
+    with Store.read(store_path) as store:
+        payloads = store.artifacts("functions")
+    cells = results.cells[results.cells["id"].isin(list(payloads))].sort_values(["dataset", "entry", "split", "seed"])
+    chosen = cells.drop_duplicates(["dataset", "entry"])
+    found = []
+    for dataset, rows in chosen.groupby("dataset", sort=True):
+        columns = [
+            (str(entry), int(split), payloads[cell])
+            for entry, split, cell in rows[["entry", "split", "id"]].itertuples(index=False)
+        ]
+        found.append(_panel(str(dataset), columns))
+    return found
+
+
+def _panel(dataset: str, columns: Sequence[tuple[str, int, Mapping[str, Any]]]) -> dict[str, Any]:
+    first = columns[0][2]
+    train = np.column_stack([first["train_x"], first["train_y"]]).astype(float)
+    shown = [_column(entry, split, payload) for entry, split, payload in columns]
+    fans = [train[:, 1], *(_values(column["quantiles"], "y") for column in shown)]
+    priors = [np.asarray(column["prior"], dtype=float).ravel() for column in shown if column["prior"]]
+    return {
+        "dataset": dataset,
+        "x_range": [min(column["x"][0] for column in shown), max(column["x"][-1] for column in shown)],
+        "y_range": _range(fans),
+        "prior_range": _range(priors or fans),
+        "train": _rounded(thin(train, MOST_TRAIN)),
+        "oracle": _oracle(first),
+        "columns": shown,
+    }
+
+
+def _column(entry: str, split: int, payload: Mapping[str, Any]) -> dict[str, Any]:
+    grid = np.asarray(payload["x"], dtype=float).ravel()
+    keep = np.unique(np.linspace(0, len(grid) - 1, min(len(grid), MOST_POINTS)).round().astype(int))
+    quantiles = sorted((payload.get("quantiles") or {}).items(), key=lambda item: float(item[0]))
+    inducing = [item for item in payload.get("inducing") or [] if item["z"]]
+    looks = np.unique(np.linspace(0, len(inducing) - 1, min(len(inducing), MOST_LOOKS)).round().astype(int))
+    return {
+        "entry": entry,
+        "split": split,
+        "x": _rounded(grid[keep]),
+        "quantiles": [{"p": float(p), "y": _rounded(np.asarray(y, dtype=float)[keep])} for p, y in quantiles],
+        "draws": _rows(payload.get("draws"), keep, MOST_DRAWS),
+        "prior": _rows(payload.get("prior_draws"), keep, MOST_DRAWS),
+        "samples": _rows(payload.get("samples"), keep, MOST_SAMPLES),
+        "inducing": [
+            {"train_seconds": inducing[k]["train_seconds"], "z": _rounded(np.ravel(inducing[k]["z"]))} for k in looks
+        ],
+    }
+
+
+def _rows(rows: Any, keep: Any, most: int) -> list[Any]:
+    if not rows:
+        return []
+    kept: list[Any] = _rounded(np.asarray(rows, dtype=float)[:most, keep])
+    return kept
+
+
+def _oracle(payload: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Where each component of the true conditional has 90 % of its mass."""
+    if not payload.get("oracle"):
+        return None
+    x = _rounded(np.asarray(payload["x"], dtype=float).ravel())
+    loc, scale = (np.atleast_2d(np.asarray(payload["oracle"][name], dtype=float)) for name in ("loc", "scale"))
+    return [
+        {"x": x, "low": _rounded(mean - NORMAL_95 * sd), "high": _rounded(mean + NORMAL_95 * sd)}
+        for mean, sd in zip(loc, scale, strict=True)
+    ]
+
+
+def thin(rows: Floats, most: int) -> Floats:
+    """At most so many rows, evenly picked."""
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).round().astype(int)]
+
+
+def _values(items: Sequence[Mapping[str, Any]], key: str) -> Floats:
+    return np.concatenate([np.asarray(item[key], dtype=float) for item in items]) if items else np.zeros(0)
+
+
+def _range(parts: Sequence[Floats]) -> list[float]:
+    """Shared limits: what all but the most extreme hundredth of the values need, with a margin."""
+    values = np.concatenate([part[np.isfinite(part)] for part in parts])
+    if not len(values):
+        return [0.0, 1.0]
+    low, high = np.quantile(values, [0.005, 0.995])
+    margin = 0.08 * (high - low) or 1.0
+    return [float(low - margin), float(high + margin)]
+
+
+def _rounded(values: Floats) -> Any:
+    """Four significant digits, nested lists; null where not finite."""
+    flat = [None if not np.isfinite(v) else float(f"{v:.4g}") for v in np.ravel(values)]
+    return np.asarray(flat, dtype=object).reshape(np.shape(values)).tolist()

@@ -1,0 +1,206 @@
+"""Every published number beside ours, with a verdict and the reason for it.
+
+The published table is shipped as it was printed (`data/published_uci.csv`, source beside it). Verdicts:
+
+    reproduced              our mean is within two standard errors of the difference
+    better, worse           further away; the error takes the spread of both sides and the overlap of the splits
+    implausible as printed  the value contradicts its neighbours (`plausibility`); never compared with ours
+    not run                 the store has no finished cell for it
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fsibench.reports import plausibility, ranking
+from fsibench.reports.looks import number, with_error
+from fsibench.reports.overview import Overview
+from fsibench.reports.results import METRICS, SCORES, Results
+
+VERDICTS = ("reproduced", "better", "worse", "implausible as printed", "not run")
+NUM_PUBLISHED_SPLITS = 20
+PUBLISHED_TEST_TO_TRAIN = 0.25
+AVERAGE_RANK = "average_rank"
+
+# The paper's name -> method and the options that make it that entry.
+ENTRIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "BBB": ("bbb", {}),
+    "AVB": ("avb", {}),
+    "AADM": ("aadm", {}),
+    "fBNN_BNN": ("fbnn", {"prior": "bnn"}),
+    "VIP": ("vip", {}),
+    "SIP_BNN": ("sip", {"prior": "bnn"}),
+    "SIP_NS": ("sip", {"prior": "ns"}),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One published number and ours; `entry` is None where we ran nothing like it."""
+
+    dataset: str
+    metric: str
+    method: str
+    printed: str
+    published: float
+    entry: str | None
+    ours: float
+    ours_text: str
+    verdict: str
+    why: str
+
+
+def published() -> pd.DataFrame:
+    """The shipped table: metric (lower case), dataset, method, mean, spread, mark, printed."""
+    text = (resources.files("fsibench.reports") / "data" / "published_uci.csv").read_text(encoding="utf-8")
+    table = pd.read_csv(io.StringIO(text), keep_default_na=False)
+    return table.assign(metric=table["metric"].str.lower())
+
+
+def published_doubts(table: pd.DataFrame) -> list[plausibility.Doubt]:
+    """What the plausibility checks find in the published table."""
+    is_rank = table["dataset"] == AVERAGE_RANK
+    doubts: list[plausibility.Doubt] = plausibility.check_table(table[~is_rank])
+    doubts.extend(plausibility.check_rank_sums(table[is_rank]))
+    return doubts
+
+
+def own_doubts(overview: Overview) -> list[plausibility.Doubt]:
+    """The same checks over our own means."""
+    parts = []
+    for metric in SCORES:
+        summary = overview.summaries[metric].reset_index()
+        part = summary.rename(columns={"entry": "method", "standard_error": "error", "standard_deviation": "spread"})
+        parts.append(part[["dataset", "method", "mean", "error", "spread"]].assign(metric=metric))
+    doubts: list[plausibility.Doubt] = plausibility.check_table(pd.concat(parts).dropna(subset=["mean"]))
+    return doubts
+
+
+def matching_entries(results: Results) -> dict[str, list[str]]:
+    """The paper's name -> our entries with that method and those options."""
+    known = results.cells[["entry", "method", "options"]].drop_duplicates()
+    found: dict[str, list[str]] = {name: [] for name in ENTRIES}
+    for entry, method, options in known.itertuples(index=False):
+        values = json.loads(options)
+        for name, (wanted, required) in ENTRIES.items():
+            if method == wanted and all(values.get(key) == value for key, value in required.items()):
+                found[name].append(entry)
+    return {name: sorted(set(entries)) for name, entries in found.items()}
+
+
+def ledger(overview: Overview) -> list[Line]:
+    """One line per published number and matching entry, in the order of the published table."""
+    table = published()
+    doubts: dict[tuple[str, str, str], list[plausibility.Doubt]] = {}
+    for doubt in published_doubts(table):
+        if doubt.is_impossible:
+            doubts.setdefault((doubt.dataset, doubt.metric, doubt.method), []).append(doubt)
+    entries = matching_entries(overview.results)
+    own_ranks = ranks_among_published(overview, entries)
+    lines = []
+    for row in table.to_dict("records"):
+        mine = doubts.get((row["dataset"], row["metric"], row["method"]), [])
+        for entry in entries[row["method"]] or [None]:  # type: ignore[list-item]
+            if row["dataset"] == AVERAGE_RANK:
+                lines.append(_rank_line(row, entry, own_ranks))
+            else:
+                lines.append(_score_line(row, entry, mine, overview))
+    return lines
+
+
+def _score_line(
+    row: Mapping[str, Any], entry: str | None, doubts: list[plausibility.Doubt], overview: Overview
+) -> Line:
+    key, summary = (row["dataset"], entry), overview.summaries[row["metric"]]
+    ours = summary.loc[key] if key in summary.index else None
+    mean = math.nan if ours is None else float(ours["mean"])
+    text = "–"
+    if ours is not None and not math.isnan(mean):
+        text = " ± ".join(with_error(mean, float(ours["standard_deviation"])))
+    if doubts:
+        verdict, why = "implausible as printed", "; ".join(dict.fromkeys(doubt.explanation for doubt in doubts))
+        readings = [doubt.reading for doubt in doubts if doubt.reading is not None]
+        if readings:
+            why += f". Probably meant: {number(readings[0], 3)}"
+    elif ours is None or ours["cells"] == 0:
+        verdict, why = "not run", "no finished cell" if entry else "no such entry in the store"
+    elif math.isnan(mean):
+        verdict, why = "worse", f"all {int(ours['failed'])} cells failed"
+    else:
+        verdict, why = compare(row, ours, overview.test_to_train[row["dataset"]])
+        why += _circumstances(ours, overview.results, row["dataset"])
+    return Line(row["dataset"], row["metric"], row["method"], row["printed"], row["mean"], entry, mean, text, verdict, why)
+
+
+def compare(row: Mapping[str, Any], ours: pd.Series, test_to_train: float) -> tuple[str, str]:
+    """Verdict and reason from both means, both spreads over splits, and the overlap of the splits."""
+    metric = METRICS[row["metric"]]
+    sign = 1.0 if metric.larger_is_better else -1.0
+    gain = sign * (float(ours["mean"]) - row["mean"])
+    spread = float(ours["standard_deviation"])
+    own_variance = 0.0 if math.isnan(spread) else spread**2 * (1 / float(ours["splits"]) + test_to_train)
+    variance = row["spread"] ** 2 * (1 / NUM_PUBLISHED_SPLITS + PUBLISHED_TEST_TO_TRAIN) + own_variance
+    z = gain / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, gain)
+    verdict = "reproduced" if abs(z) <= 2 else "better" if z > 0 else "worse"
+    return verdict, f"{'better' if gain >= 0 else 'worse'} by {number(abs(gain), 3)}, {abs(z):.1f} standard errors"
+
+
+def _circumstances(ours: pd.Series, results: Results, dataset: str) -> str:
+    """What differs from the paper's setting, as far as the store knows."""
+    parts = []
+    if ours["splits"] < NUM_PUBLISHED_SPLITS:
+        parts.append(f"{int(ours['splits'])} splits")
+    schemes = results.cells.loc[results.cells["dataset"] == dataset, "scheme"].unique()
+    if list(schemes) != ["paper"]:
+        parts.append(f"split scheme {', '.join(schemes)}")
+    if ours["failed"]:
+        parts.append(f"{int(ours['failed'])} cells failed, {int(ours['imputed'])} replaced by constant")
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def ranks_among_published(overview: Overview, entries: Mapping[str, list[str]]) -> pd.DataFrame | None:
+    """Mean ranks of our counterparts of the seven methods among themselves, or None where one is missing."""
+    chosen = [names[0] for names in entries.values() if names]
+    if len(chosen) < len(entries):
+        return None
+    results, datasets = overview.results, set(published()["dataset"])
+    columns = {}
+    for metric in SCORES:
+        table = results.table(results.final(metric))
+        table = table[table["dataset"].isin(datasets) & table["entry"].isin(chosen)]
+        blocks = ranking.complete_blocks(table, entries=[name for name in chosen if name in set(table["entry"])])
+        if len(blocks.entries) < len(chosen) or blocks.values.empty:
+            return None
+        columns[metric] = ranking.mean_rank(blocks.values, METRICS[metric].larger_is_better)
+        columns[f"{metric}_blocks"] = pd.Series(len(blocks.values), index=columns[metric].index)
+    return pd.DataFrame(columns)
+
+
+def _rank_line(row: Mapping[str, Any], entry: str | None, own: pd.DataFrame | None) -> Line:
+    fixed = (row["dataset"], row["metric"], row["method"], row["printed"], row["mean"], entry)
+    if own is None or entry not in own.index:
+        why = "needs all seven methods of the paper on the same splits"
+        return Line(*fixed, math.nan, "–", "not run", why)
+    ours = float(own.loc[entry, row["metric"]])
+    num_blocks = int(own.loc[entry, f"{row['metric']}_blocks"])
+    # One rank unit within a data set, eight data sets: differences below 1/√8 cannot be told from chance.
+    allowance = 2 / math.sqrt(8)
+    gain = row["mean"] - ours
+    verdict = "reproduced" if abs(gain) <= allowance else "better" if gain > 0 else "worse"
+    why = f"differs by {abs(gain):.2f} ranks over {num_blocks} dataset × split blocks; up to {allowance:.2f} is chance"
+    return Line(*fixed, ours, f"{ours:.2f}", verdict, why)
+
+
+def counts(lines: list[Line]) -> dict[str, int]:
+    """How often each verdict was given."""
+    given = np.array([line.verdict for line in lines])
+    return {verdict: int((given == verdict).sum()) for verdict in VERDICTS}

@@ -1,0 +1,142 @@
+"""Tables for papers and programs: LaTeX (booktabs), Markdown and CSV, from the same numbers as the pages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from tabulate import tabulate
+
+from fsibench.reports import ledger, pages, ranking, statistics
+from fsibench.reports.calibration import table as calibration_table
+from fsibench.reports.looks import with_error
+from fsibench.reports.overview import Overview
+from fsibench.reports.results import METRICS
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "−": r"\ensuremath{-}", "±": r"\ensuremath{\pm}", "\n": " ", "×": r"\ensuremath{\times}",
+    "†": r"\ensuremath{\dagger}", "⚠": "(!)", "–": "--",
+}  # fmt: skip
+
+
+def latex_text(text: str) -> str:
+    """Text that LaTeX prints as it is."""
+    return "".join(_SPECIAL.get(character, character) for character in text)
+
+
+def latex_number(mean: float, error: float) -> str:
+    """`2.35 \\pm 0.05`, in scientific form where the table needs it; without an error where there is one split."""
+    if math.isnan(error):
+        return f"{mean:.4g}"
+    first, second = (part.replace("−", "-") for part in with_error(mean, error))
+    if "e" in first:
+        digits, power = first.split("e")
+        return rf"({digits} \pm {second.split('e')[0]}) \cdot 10^{{{int(power)}}}"
+    return rf"{first} \pm {second}"
+
+
+def latex_scores(overview: Overview, key: str) -> str:
+    """A table as in the papers: data sets down, entries across, best in bold, second underlined, mean ranks last."""
+    metric, summary, blocks = METRICS[key], overview.summaries[key], overview.blocks[key]
+    entries, datasets = [str(entry) for entry in overview.board.index], overview.results.datasets
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_caption(overview, key)}}}", rf"\label{{tab:{key}}}"]
+    lines += [rf"\begin{{tabular}}{{l{'r' * len(entries)}}}", r"\toprule"]
+    names = [latex_text(pages.entry_name(entry, overview.board.loc[entry])) for entry in entries]
+    lines += [" & ".join(["data set", *names]) + r" \\", r"\midrule"]
+    for dataset in datasets:
+        lines.append(" & ".join([latex_text(dataset), *_latex_row(summary, dataset, entries, key)]) + r" \\")
+    if not blocks.values.empty:
+        ranks = ranking.mean_rank(blocks.values, metric.larger_is_better)
+        order = ranks.sort_values(kind="stable").index
+        cells = [_marked(f"{ranks[entry]:.2f}", entry, order) if entry in ranks.index else "--" for entry in entries]
+        lines += [r"\midrule", " & ".join(["mean rank", *cells]) + r" \\"]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
+
+
+def _caption(overview: Overview, key: str) -> str:
+    metric = METRICS[key]
+    text = (
+        f"{metric.label} ({metric.direction}): mean ± standard error over splits. Best in bold, second underlined. "
+        "Mean rank: over dataset × split."
+    )
+    if overview.results.failed.any():
+        text += f" † contains failed cells; {pages.failure_rule(ranking.CONSTANT in overview.results.entries)}"
+    return latex_text(text.replace("`", ""))
+
+
+def _latex_row(summary: pd.DataFrame, dataset: str, entries: Sequence[str], key: str) -> list[str]:
+    present = [entry for entry in entries if (dataset, entry) in summary.index]
+    means = summary.loc[dataset]["mean"].reindex(present).dropna() if present else pd.Series(dtype=float)
+    order = means.sort_values(ascending=not METRICS[key].larger_is_better, kind="stable").index
+    cells = []
+    for entry in entries:
+        if entry not in means.index:
+            known = (dataset, entry) in summary.index and summary.loc[(dataset, entry), "failed"]
+            cells.append("failed" if known else "--")
+            continue
+        row = summary.loc[(dataset, entry)]
+        dagger = r"^\dagger" if row["failed"] else ""
+        cells.append(_marked(latex_number(float(row["mean"]), float(row["standard_error"])) + dagger, entry, order))
+    return cells
+
+
+def _marked(text: str, entry: str, order: pd.Index) -> str:
+    if len(order) and entry == order[0]:
+        return rf"\textbf{{\boldmath${text}$}}"
+    if len(order) > 1 and entry == order[1]:
+        return rf"\underline{{${text}$}}"
+    return f"${text}$"
+
+
+def latex_document(keys: Sequence[str]) -> str:
+    """A document that shows every table; compile it, or copy the `\\input` lines."""
+    inputs = "\n".join(rf"\input{{scores-{key}.tex}}" for key in keys)
+    return (
+        "\\documentclass{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage[T1]{fontenc}\n"
+        "\\usepackage{booktabs,amsmath}\n\\usepackage[landscape,margin=1cm]{geometry}\n"
+        f"\\begin{{document}}\n\\scriptsize\n{inputs}\n\\end{{document}}\n"
+    )
+
+
+def markdown(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:
+    """A Markdown table; pipes and line ends in names cannot break it."""
+    safe = [[_markdown_text(cell) for cell in row] for row in rows]
+    return tabulate(safe, [_markdown_text(head) for head in heads], "github", disable_numparse=True)
+
+
+def _markdown_text(text: object) -> str:
+    shown = str(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\r", "")
+    return shown.replace("\n", " ")
+
+
+def frames(site: pages.Site) -> dict[str, pd.DataFrame]:
+    """Every table of the site with full precision, by file name."""
+    overview = site.overview
+    found = {"leaderboard": overview.board.rename_axis("entry").reset_index()}
+    scores = [overview.summaries[key].reset_index().assign(metric=key) for key in METRICS]
+    found["scores"] = pd.concat(scores, ignore_index=True)
+    found["pairs"] = pd.concat([pages.pairwise(overview, key).assign(metric=key) for key in METRICS], ignore_index=True)
+    found["calibration"] = calibration_table(site.calibrations)
+    found["failures"] = pages.failure_table(site.results)
+    found["ledger"] = pd.DataFrame([vars(line) for line in ledger.ledger(overview)])
+    ranked = {key: ranking.ranks(part.values, METRICS[key].larger_is_better) for key, part in overview.blocks.items()}
+    stability = [statistics.leave_one_dataset_out(part).assign(metric=key) for key, part in ranked.items() if len(part)]
+    found["leave_one_out"] = pd.concat(stability).reset_index() if stability else pd.DataFrame()
+    return found
+
+
+def write(site: pages.Site, folder: Path) -> None:
+    """All tables as CSV, the score tables also as LaTeX and Markdown."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, frame in frames(site).items():
+        frame.to_csv(folder / f"{name}.csv", index=False)
+    for key in METRICS:
+        (folder / f"scores-{key}.tex").write_text(latex_scores(site.overview, key), encoding="utf-8")
+        shown = pages.score_table(site.overview, key)
+        text = f"{shown['caption']}\n\n{markdown(shown['rows'], ['entry', *shown['heads']])}\n"
+        (folder / f"scores-{key}.md").write_text(text, encoding="utf-8")
+    (folder / "all.tex").write_text(latex_document(list(METRICS)), encoding="utf-8")
