@@ -72,6 +72,7 @@ class AADM(Method):
     # from fresh ones (as released), or from the very draws it judges.
     discriminator_draws: Literal["previous", "fresh", "shared"] = "previous"
     initialisation: Literal["scaled", "released"] = "scaled"
+    initial_spread: float = 0.2  # of the draws around their start, relative to the scale of their layer (scaled only)
     initial_log_noise: float = -2.0  # λ
     initial_log_prior: float = -2.0  # τ
 
@@ -195,10 +196,10 @@ def make_sampler(
     P = num_weights(widths)
     if options.initialisation == "released":
         return NoiseSampler(P, generator, dtype=dtype)
-    sampler = NoiseSampler(P, generator, weight_scale=None, log_variance=(0.0, 0.0), dtype=dtype)
+    sampler = NoiseSampler(P, generator, weight_scale=None, mean_scale=0.0, log_variance=(0.0, 0.0), dtype=dtype)
     hidden = sampler.network.widths[-2]
     with torch.no_grad():
-        sampler.network.flat[-P * (hidden + 1) : -P] *= 0.02
+        sampler.network.flat[-P * (hidden + 1) : -P] *= options.initial_spread
         sampler.network.flat[-P:] = scaled_weights(widths, generator, dtype)
     return sampler
 

@@ -1,0 +1,154 @@
+"""Networks with written-out gradients against plain torch, and local reparameterisation against weight sampling."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import leaky_relu
+
+from fsibench.blocks.networks import (
+    MLP,
+    DropoutMasks,
+    NoiseSampler,
+    gaussian_layer,
+    kept_scale,
+    num_weights,
+    sampled_network,
+    scaled_weights,
+    split_biases,
+    split_weights,
+)
+
+WIDTHS = (3, 5, 4, 1)
+F64 = torch.float64
+
+
+def stream(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=stream(seed), dtype=F64)
+
+
+def plain_network(x: Tensor, weights: list[Tensor], biases: tuple[Tensor, ...]) -> Tensor:
+    """One network, layer by layer: [N]."""
+    h = x
+    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        h = h @ weight + bias
+        h = h if layer == len(weights) - 1 else leaky_relu(h, 0.2)
+    return h[:, 0]
+
+
+def test_sampled_network_equals_one_network_at_a_time() -> None:
+    x, w, b = normal(7, 3), normal(6, num_weights(WIDTHS), seed=1), normal(10, seed=2)
+    expected = torch.stack([plain_network(x, split_weights(row, WIDTHS), split_biases(b, WIDTHS)) for row in w])
+    torch.testing.assert_close(sampled_network(x, w, b, WIDTHS), expected)
+
+
+def test_sampled_network_takes_own_inputs_for_each_network() -> None:
+    x, w, b = normal(6, 2, 3), normal(6, num_weights(WIDTHS), seed=1), normal(10, seed=2)
+    expected = torch.stack([
+        plain_network(own, split_weights(row, WIDTHS), split_biases(b, WIDTHS)) for own, row in zip(x, w, strict=True)
+    ])
+    torch.testing.assert_close(sampled_network(x, w, b, WIDTHS), expected)
+
+
+def test_gradients_of_sampled_networks_are_those_of_finite_differences() -> None:
+    for shape in ((5, 3), (4, 5, 3), (4, 1, 3)):
+        inputs = [normal(*shape), normal(4, num_weights(WIDTHS), seed=1), normal(10, seed=2)]
+        inputs = [tensor.requires_grad_() for tensor in inputs]
+        assert torch.autograd.gradcheck(lambda x, w, b: sampled_network(x, w, b, WIDTHS), inputs)
+
+
+def test_gradients_under_dropout_are_those_of_finite_differences() -> None:
+    inputs = [normal(5, 3), normal(4, num_weights(WIDTHS), seed=1), normal(10, seed=2)]
+    inputs = [tensor.requires_grad_() for tensor in inputs]
+
+    def with_equal_masks(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return sampled_network(x, w, b, WIDTHS, DropoutMasks(0.3, stream(5)))
+
+    assert torch.autograd.gradcheck(with_equal_masks, inputs)
+
+
+def test_dropout_keeps_the_mean_and_drops_the_asked_share() -> None:
+    masks = DropoutMasks(0.25, stream()).masks(400, 250, torch.zeros(1))
+    assert abs(float(masks.mean()) - 1.0) < 0.01
+    assert abs(float((masks == 0).float().mean()) - 0.25) < 0.005
+    assert set(masks.unique().tolist()) == {0.0, torch.tensor(1.0 / 0.75).item()}
+
+
+def test_dropout_replaces_outputs_by_zero() -> None:
+    outputs = sampled_network(
+        normal(50, 3), normal(40, num_weights(WIDTHS), seed=1), normal(10, seed=2), WIDTHS, DropoutMasks(0.3, stream())
+    )
+    assert abs(float((outputs == 0).double().mean()) - 0.3) < 0.03
+
+
+def test_mlp_equals_plain_torch_and_its_gradients_finite_differences() -> None:
+    network = MLP((3, 5, 4, 2), None, 0.1, stream(), F64)
+    x = normal(6, 3, seed=1).requires_grad_()
+    W1, b1, W2, b2, W3, b3 = torch.split_with_sizes(network.flat, network.sizes)
+    h = leaky_relu(leaky_relu(x @ W1.view(3, 5) + b1, 0.2) @ W2.view(5, 4) + b2, 0.2)
+    torch.testing.assert_close(network(x), h @ W3.view(4, 2) + b3)
+
+    masks = [DropoutMasks(0.3, stream(3)).masks(6, width, x) for width in (5, 4)]
+    for hidden_masks in (None, masks):
+
+        def forward(x: Tensor, flat: Tensor, masks: list[Tensor] | None = hidden_masks) -> Tensor:
+            network.flat = flat
+            return network(x, masks)
+
+        assert torch.autograd.gradcheck(forward, [x, network.flat])
+
+
+def test_frozen_network_passes_gradients_to_inputs_only() -> None:
+    network = MLP((3, 5, 1), None, 0.1, stream(), F64)
+    x = normal(4, 3).requires_grad_()
+    network(x, frozen=True).sum().backward()
+    assert network.flat.grad is None
+    assert x.grad is not None
+    expected = x.grad.clone()
+    x.grad = None
+    network(x).sum().backward()
+    torch.testing.assert_close(x.grad, expected)
+
+
+def test_kept_scale_keeps_the_size_of_activations() -> None:
+    x = torch.randn(2000, 40, generator=stream())
+    weights = scaled_weights((40, 300), stream(1), torch.float32).view(40, 300)
+    outputs = leaky_relu(x @ weights, 0.2)
+    assert abs(float(outputs.square().mean()) - 1.0) < 0.05
+    assert kept_scale(40) == (2.0 / (1.04 * 40)) ** 0.5
+
+
+def test_local_reparameterisation_has_the_moments_of_weight_sampling() -> None:
+    """Drawn pre-activations against exact moments of h @ W for independent Gaussian weights."""
+    h, mean = normal(3, 4), normal(4, 2, seed=1)
+    variance, bias = normal(4, 2, seed=2).exp() * 0.1, normal(2, seed=3)
+    drawn = gaussian_layer(h, mean, variance, bias, 200_000, stream(4))  # [S, 3, 2]
+    exact_mean, exact_variance = h @ mean + bias, h.square() @ variance
+    error = exact_variance.max().sqrt() / 200_000**0.5
+    torch.testing.assert_close(drawn.mean(0), exact_mean, rtol=0.0, atol=5.0 * float(error))
+    torch.testing.assert_close(drawn.var(0), exact_variance, rtol=0.02, atol=0.0)
+    flat = drawn.flatten(1)
+    correlations = torch.corrcoef(flat.mT) - torch.eye(6, dtype=F64)
+    assert float(correlations.abs().max()) < 0.02  # weights of their own for each row and each unit
+
+
+def test_local_reparameterisation_of_zeros_is_finite_in_value_and_gradient() -> None:
+    variance = torch.ones(4, 2, requires_grad=True)
+    gaussian_layer(torch.zeros(3, 4), torch.ones(4, 2), variance, torch.zeros(2), 5, stream()).sum().backward()
+    assert variance.grad is not None
+    assert bool(torch.isfinite(variance.grad).all())
+
+
+def test_noise_sampler_draws_rows_that_differ_and_learns_its_noise_map() -> None:
+    sampler = NoiseSampler(7, stream(), num_noise=5, hidden_units=8)
+    draws = sampler(6, stream(1))
+    assert draws.shape == (6, 7)
+    assert float(draws.detach().std(0).min()) > 0
+    draws.square().sum().backward()
+    for parameter in sampler.parameters:
+        assert parameter.grad is not None
+        assert float(parameter.grad.abs().sum()) > 0

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from fsibench.blocks.networks import DropoutMasks
+from fsibench.blocks.priors import BNNPrior, NeuralSamplerPrior, Prior
+
+F64 = torch.float64
+
+
+def stream(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def inputs(num_rows: int, seed: int = 9) -> Tensor:
+    return torch.randn(num_rows, 3, generator=stream(seed), dtype=F64)
+
+
+@pytest.fixture(params=["bnn", "ns"])
+def prior(request: pytest.FixtureRequest) -> Prior:
+    if request.param == "bnn":
+        return BNNPrior(3, stream(), log_scale=(-1.0, 0.1), dtype=F64)
+    return NeuralSamplerPrior(3, stream(), dtype=F64)
+
+
+def test_one_noise_is_one_function_wherever_it_is_evaluated(prior: Prior) -> None:
+    x, noise = inputs(8), prior.draw_noise(5, stream(1))
+    whole = prior.functions(x, noise)
+    assert whole.shape == (5, 8)
+    pieces = [prior.functions(x[:3], noise), prior.functions(x[3:], noise)]
+    torch.testing.assert_close(torch.cat(pieces, 1), whole)
+
+
+def test_draws_differ_between_functions_and_follow_the_generator(prior: Prior) -> None:
+    x = inputs(4)
+    draws = prior.draw(x, 6, stream(2))
+    assert float(draws.std(0).min()) > 0.0
+    torch.testing.assert_close(prior.draw(x, 6, stream(2)), draws)
+    assert not torch.equal(prior.draw(x, 6, stream(3)), draws)
+
+
+def test_gradients_reach_inputs_and_every_parameter(prior: Prior) -> None:
+    x = inputs(4).requires_grad_()
+    prior.draw(x, 6, stream(2)).square().sum().backward()
+    for tensor in [x, *prior.parameters]:
+        assert tensor.grad is not None
+        assert float(tensor.grad.abs().sum()) > 0.0
+
+
+def test_condition_passes_gradients_that_equal_finite_differences(prior: Prior) -> None:
+    x, u, noise = inputs(2), inputs(4, seed=3)[:2].repeat(1, 2)[:, :4], prior.draw_noise(12, stream(1))
+
+    def moments(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        conditional = prior.condition(x, z, u, noise)
+        return conditional.mean, conditional.variance, conditional.f_z
+
+    assert torch.autograd.gradcheck(moments, [inputs(4, seed=4).requires_grad_()], atol=1e-4)
+
+
+def test_condition_returns_the_functions_at_the_inducing_inputs(prior: Prior) -> None:
+    z, noise = inputs(5, seed=4), prior.draw_noise(7, stream(1))
+    conditional = prior.condition(inputs(2), z, torch.zeros(3, 5, dtype=F64), noise)
+    torch.testing.assert_close(conditional.f_z, prior.functions(z, noise))
+    assert conditional.mean.shape == (3, 2)
+    assert conditional.variance.shape == (2,)
+
+
+def test_bnn_weights_have_the_standard_deviation_exp_r() -> None:
+    prior = BNNPrior(1, stream(), hidden=(), mean_scale=0.0, log_scale=(-0.7, 0.0), bias_scale=0.0, dtype=F64)
+    draws = prior.draw(torch.ones(1, 1, dtype=F64), 100_000, stream(1))  # f(1) = w
+    assert float(draws.std()) == pytest.approx(torch.tensor(-0.7).exp().item(), rel=0.01)
+
+
+def test_bnn_prior_can_start_at_the_scale_of_its_layers() -> None:
+    prior = BNNPrior(3, stream(), mean_scale=0.0, log_scale=None, bias_scale=0.0, dtype=F64)
+    values = prior.draw(inputs(50), 300, stream(1))
+    assert 0.3 < float(values.std()) < 3.0
+
+
+def test_neural_sampler_covariance_has_at_most_its_rank() -> None:
+    prior = NeuralSamplerPrior(3, stream(), rank=4, dtype=F64)
+    functions = prior.draw(inputs(30), 200, stream(1))
+    assert int(torch.linalg.matrix_rank(torch.cov(functions.mT), rtol=1e-10)) == 4
+
+
+def test_dropout_acts_on_hidden_layers_of_the_neural_sampler_only() -> None:
+    """No value is dropped to zero, other than in the Bayesian network, whose output is masked as well."""
+    x = inputs(20)
+    sampler, network = NeuralSamplerPrior(3, stream(), dtype=F64), BNNPrior(3, stream(), dtype=F64)
+    dropped = [
+        float((prior.functions(x, prior.draw_noise(30, stream(1)), DropoutMasks(0.2, stream(2))) == 0).double().mean())
+        for prior in (sampler, network)
+    ]
+    assert dropped[0] == 0.0
+    assert dropped[1] == pytest.approx(0.2, abs=0.06)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from fsibench.blocks.training import Optimiser, finite_or_diverged, leaf, schedule_factor, warm_up
+from fsibench.errors import Diverged
+
+
+def test_cosine_falls_from_one_to_zero_and_constant_stays() -> None:
+    assert [schedule_factor("cosine", f) for f in (0.0, 0.5, 1.0)] == pytest.approx([1.0, 0.5, 0.0])
+    assert {schedule_factor("constant", f) for f in (0.0, 0.5, 1.0)} == {1.0}
+
+
+def test_warm_up_rises_over_its_length() -> None:
+    assert [warm_up(f, 0.2) for f in (0.0, 0.1, 0.2, 0.9)] == pytest.approx([0.0, 0.5, 1.0, 1.0])
+    assert warm_up(0.0, 0.0) == 1.0
+
+
+def test_first_adam_step_moves_each_tensor_by_its_learning_rate() -> None:
+    fast, slow = leaf(torch.zeros(3)), leaf(torch.zeros(2))
+    optimiser = Optimiser([fast, slow], [0.1, 0.01])
+    optimiser.minimise((fast - 5.0).square().sum() + (slow - 5.0).square().sum(), 0.0)
+    torch.testing.assert_close(fast.detach(), torch.full((3,), 0.1))
+    torch.testing.assert_close(slow.detach(), torch.full((2,), 0.01))
+    assert fast.grad is None
+
+
+def test_schedule_scales_the_step() -> None:
+    parameter = leaf(torch.zeros(1))
+    Optimiser([parameter], 0.1, "cosine").minimise((parameter - 5.0).square().sum(), 0.5)
+    assert float(parameter) == pytest.approx(0.05)
+
+
+def test_minimise_finds_the_minimum_and_returns_the_loss_before_the_step() -> None:
+    parameter = leaf(torch.zeros(2))
+    optimiser = Optimiser([parameter], 0.1, "cosine")
+    losses = [optimiser.minimise((parameter - 3.0).square().sum(), step / 400) for step in range(400)]
+    assert losses[0] == pytest.approx(18.0)
+    torch.testing.assert_close(parameter.detach(), torch.full((2,), 3.0), atol=1e-3, rtol=0.0)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_non_finite_losses_end_the_fit_before_parameters_change(value: float) -> None:
+    parameter = leaf(torch.ones(1))
+    with pytest.raises(Diverged, match="loss is"):
+        Optimiser([parameter], 0.1).minimise(parameter.sum() * value, 0.0)
+    assert float(parameter) == 1.0
+    with pytest.raises(Diverged, match="kl is"):
+        finite_or_diverged(torch.tensor(value), "kl")
+
+
+def test_leaf_is_a_trainable_copy() -> None:
+    original = torch.zeros(2)
+    copy = leaf(original)
+    with torch.no_grad():
+        copy += 1.0
+    assert copy.requires_grad
+    assert float(original.sum()) == 0.0
