@@ -82,3 +82,10 @@ def wheel(session: nox.Session) -> None:
         session.run("fsibench", "run", "smoke", "--store", str(folder / "smoke.sqlite"))
         session.run("fsibench", "report", "--store", str(folder / "smoke.sqlite"), "--out", str(folder / "report"))
         session.run("pytest", "-p", "no:cacheprovider", str(root / "tests" / "test_packaging.py"))
+
+
+@nox.session
+def chaos(session: nox.Session) -> None:
+    """Random kills of cells and drivers over 200 cells, and a disk that fills: a few minutes, then the losses."""
+    install(session, "-e", ".")
+    session.run("python", "scripts/chaos.py", *session.posargs, env=ONE_THREAD)

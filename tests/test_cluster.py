@@ -85,3 +85,19 @@ def test_an_absent_scheduler_is_one_sentence(tmp_path: Path, capsys: pytest.Capt
     assert "--scheduler needs --executor dask" in capsys.readouterr().err
     assert main([*arguments, "--executor", "dask"]) == 2
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_the_documented_slurm_workers_have_one_thread_and_one_slot() -> None:
+    """Runs the example of docs/clusters.md as far as a machine without Slurm can: to the job script."""
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is an extra: pip install 'fsibench[dask]'")
+    text = (Path(__file__).parents[1] / "docs" / "clusters.md").read_text()
+    example = text.split("```python\n")[1].split("```")[0]
+    program = f"{example}\nprint(cluster.job_script())\ncluster.close()\n"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    script = done.stdout
+    assert script.startswith("#!")
+    for line in ("#SBATCH -p normal", "#SBATCH -n 1", "#SBATCH --cpus-per-task=1", "#SBATCH -t 08:00:00"):
+        assert line in script
+    assert "--nthreads 1" in script
+    assert "--resources slot=1" in script
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -122,14 +121,10 @@ def test_statuses_can_be_run_again_by_name(tmp_path: Path, capsys: pytest.Captur
 def test_a_full_disk_stops_the_run_with_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
     """A limit on file size acts like a full disk for the store: writes beyond it fail."""
 
-    def limit_file_size() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (120_000, 120_000))
-
     arguments = ["run", "smoke", "--store", "s.sqlite", "--methods", f"{ODD}:NoOp", "--splits", "20"]
     command = [sys.executable, "-m", "fsibench", *arguments, "--datasets", "yacht,boston,snelson,bimodal"]
-    full = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=limit_file_size
-    )
+    limited = ["bash", "-c", 'ulimit -f 120; exec "$@"', "bash", *command]
+    full = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert full.returncode == 2
     assert "Make room and run the same command again" in full.stderr
     assert "Traceback" not in full.stderr

@@ -7,6 +7,7 @@ one sentence that says what is allowed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import types
 import typing
@@ -44,7 +45,7 @@ def parse_entry(text: str) -> tuple[str, dict[str, str]]:
 def build(cls: type[Any], owner: str, raw: Mapping[str, Any], **fixed: Any) -> Any:
     """Make `cls` from option texts (or values from TOML and JSON); `owner` names it in messages."""
     fields = {field.name: field for field in dataclasses.fields(cls) if field.name not in fixed}
-    hints = typing.get_type_hints(cls)
+    hints = _type_hints(cls)
     values: dict[str, Any] = {}
     for key, value in _expand_preset(cls, owner, raw).items():
         if key not in fields:
@@ -54,6 +55,11 @@ def build(cls: type[Any], owner: str, raw: Mapping[str, Any], **fixed: Any) -> A
         return cls(**fixed, **values)
     except ValueError as error:
         raise UsageError(f"{owner}: {error}") from None
+
+
+@functools.cache
+def _type_hints(cls: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def _expand_preset(cls: type[Any], owner: str, raw: Mapping[str, Any]) -> dict[str, Any]:

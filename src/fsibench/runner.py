@@ -7,6 +7,7 @@ evaluations changes neither the training path nor the scores at a step.
 
 from __future__ import annotations
 
+import functools
 import math
 import resource
 import sys
@@ -118,7 +119,7 @@ class _Run:
             self.device = device_named(self.cell.device)
             method = build_method(self.cell)
             dataset = registry.dataset(self.cell.dataset)
-            prepared = prepare(dataset, self.cell.scheme, self.cell.split)
+            prepared = _prepared(self.cell.dataset, self.cell.scheme, self.cell.split)
             train = Data(self._tensor(prepared.train_x), self._tensor(prepared.train_y))
             test_x, test_y = self._tensor(prepared.test_x), torch.from_numpy(prepared.test_y)
             self.emit("prepared", _shape(prepared))
@@ -212,6 +213,12 @@ class _Run:
             "peak_memory_mb": peak_memory_mb(),
             "contended": int(contended and self.device.type == "cpu"),
         }
+
+
+@functools.lru_cache(maxsize=32)
+def _prepared(dataset: str, scheme: str, split: int) -> Prepared:
+    """Kept for the cells of an inline run; a cell in a process of its own loads once anyway."""
+    return prepare(registry.dataset(dataset), scheme, split)
 
 
 def build_method(cell: Cell) -> Method:
