@@ -80,6 +80,7 @@ class SIP(Method):
     learning_rate: float = 3e-3
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
+    weight_decay: float = 0.0  # of the prior's parameters, decoupled; the KL alone does not keep them from overfitting
     warm_up: float = 0.2  # share of the budget over which the KL's weight rises to 1
     kl: Literal["symmetric", "forward"] = "symmetric"
     adaptive_contrast: bool = False  # two discriminators against Gaussians of equal moments (appendix B)
@@ -97,8 +98,9 @@ class SIP(Method):
         sampler = make_sampler(self, generator, train.x.dtype)
         model = SparseImplicitProcess(self, prior, sampler, initial_inducing(train.x, self.num_inducing, generator))
         contrast = make_contrast(self, generator, train.x.dtype)
-        parameters = [*prior.parameters, *sampler.parameters, model.inducing, model.log_noise]
-        optimiser = Optimiser(parameters, self.learning_rate, self.schedule)
+        others = [*sampler.parameters, model.inducing, model.log_noise]
+        decays = [self.weight_decay] * len(prior.parameters) + [0.0] * len(others)
+        optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, self.schedule, decays)
         previous = model.draw_inducing(generator)
         for batch in train.batches(self.batch_size, generator):
             fraction = budget.fraction

@@ -29,8 +29,8 @@ def warm_up(fraction: float, length: float) -> float:
 class Optimiser:
     """Adam on a few (flat) leaf tensors, with a learning rate that follows the share of budget spent.
 
-    `learning_rates` is one number for all tensors or one per tensor. Few fat tensors keep the overhead of a step at
-    that of a single fused kernel.
+    `learning_rates` and `weight_decays` are one number for all tensors or one per tensor; the decay is decoupled from
+    the gradient (AdamW). Few fat tensors keep the overhead of a step at that of a single fused kernel.
     """
 
     def __init__(
@@ -38,14 +38,17 @@ class Optimiser:
         parameters: Sequence[Tensor],
         learning_rates: float | Sequence[float],
         schedule: Schedule = "constant",
+        weight_decays: float | Sequence[float] = 0.0,
     ) -> None:
-        rates = [learning_rates] * len(parameters) if isinstance(learning_rates, (int, float)) else learning_rates
-        by_rate: dict[float, list[Tensor]] = {}
-        for tensor, rate in zip(parameters, rates, strict=True):
-            by_rate.setdefault(rate, []).append(tensor)
-        groups = [{"params": tensors, "lr": rate} for rate, tensors in by_rate.items()]
-        self._adam = torch.optim.Adam(groups, fused=True)
-        self._base_rates = list(by_rate)
+        groups: dict[tuple[float, float], list[Tensor]] = {}
+        settings = zip(_per_tensor(learning_rates, parameters), _per_tensor(weight_decays, parameters), strict=True)
+        for tensor, setting in zip(parameters, settings, strict=True):
+            groups.setdefault(setting, []).append(tensor)
+        self._adam = torch.optim.AdamW(
+            [{"params": tensors, "lr": rate, "weight_decay": decay} for (rate, decay), tensors in groups.items()],
+            fused=True,
+        )
+        self._base_rates = [rate for rate, _ in groups]
         self._schedule: Schedule = schedule
 
     def minimise(self, loss: Tensor, fraction: float) -> float:
@@ -62,6 +65,10 @@ class Optimiser:
             group["lr"] = base * factor
         self._adam.step()
         self._adam.zero_grad(set_to_none=True)
+
+
+def _per_tensor(setting: float | Sequence[float], tensors: Sequence[Tensor]) -> list[float]:
+    return [float(setting)] * len(tensors) if isinstance(setting, (int, float)) else list(setting)
 
 
 def finite_or_diverged(value: Tensor, what: str = "loss") -> float:

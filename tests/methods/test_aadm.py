@@ -1,0 +1,129 @@
+"""AADM and AVB: one implementation, its limit, its divergence, its two ways of sharing weights."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Normal, kl_divergence
+
+from fsibench.blocks.adversarial import Moments
+from fsibench.blocks.networks import sampled_network
+from fsibench.contract import Budget, Data
+from fsibench.errors import UsageError
+from fsibench.methods.aadm import AADM, AVB, ImplicitWeights, make_discriminator
+from fsibench.predictive import Predictive
+
+F64 = torch.float64
+
+
+def stream(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def data(num_rows: int = 40) -> Data:
+    x = torch.randn(num_rows, 2, generator=stream(5), dtype=F64)
+    return Data(x, torch.sin(x[:, 0]) + 0.1 * torch.randn(num_rows, generator=stream(6), dtype=F64))
+
+
+def small(options: AADM) -> AADM:
+    return dataclasses.replace(options, hidden_units=6)
+
+
+def after_steps(options: AADM, steps: int) -> Predictive:
+    budget = Budget(steps=steps)
+    for posterior in small(options).fit(data(), budget, stream()):
+        budget.steps_done += 1
+        if budget.exhausted:
+            break
+    return posterior.predict(data().x, stream(1))
+
+
+def test_small_alpha_is_avb() -> None:
+    tiny, limit = after_steps(AADM(alpha=1e-5), 5), after_steps(AVB(), 5)
+    torch.testing.assert_close(tiny.loc, limit.loc, atol=1e-3, rtol=0.0)
+    torch.testing.assert_close(tiny.scale, limit.scale, atol=1e-3, rtol=0.0)
+
+
+def test_alpha_matters() -> None:
+    assert not torch.allclose(after_steps(AADM(alpha=1.0), 5).loc, after_steps(AVB(), 5).loc, atol=1e-3)
+
+
+def test_avb_is_aadm_at_zero() -> None:
+    torch.testing.assert_close(after_steps(AADM(alpha=0.0), 5).loc, after_steps(AVB(), 5).loc)
+
+
+def test_avb_with_another_alpha_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"ask for aadm\[alpha=0.5\]"):
+        AVB(alpha=0.5)
+
+
+def test_alpha_beyond_one_is_refused() -> None:
+    with pytest.raises(UsageError, match="from 0 to 1"):
+        AADM(alpha=1.5)
+
+
+def gaussian_draws(mean: Tensor, scale: float, num_draws: int) -> Tensor:
+    return mean + scale * torch.randn(num_draws, len(mean), generator=stream(3), dtype=F64)
+
+
+def test_divergence_of_a_gaussian_q_is_the_closed_form() -> None:
+    """For a factorised Gaussian q the optimal discriminator is zero, and the rest is exact up to sampling."""
+    model = ImplicitWeights(small(AADM()), 1, stream(), F64)
+    discriminator = make_discriminator(small(AADM()), model.num_weights, stream(), F64)
+    with torch.no_grad():
+        discriminator.network.flat.zero_()
+    mean = torch.linspace(-0.5, 0.5, model.num_weights, dtype=F64)
+    kl = model.kl(Moments(gaussian_draws(mean, 0.2, 100_000)), discriminator)
+    exact = kl_divergence(Normal(mean, 0.2), Normal(0.0, (0.5 * model.scalars[1].detach()).exp())).sum()
+    assert float(kl.detach()) == pytest.approx(float(exact), rel=5e-3)
+
+
+def test_divergence_reaches_the_sampler_and_the_prior_scale_but_not_the_discriminator() -> None:
+    model = ImplicitWeights(small(AADM()), 2, stream(), F64)
+    discriminator = make_discriminator(small(AADM()), model.num_weights, stream(), F64)
+    model.kl(Moments(model.sampler(20, stream(1))), discriminator).backward()
+    for parameter in (*model.sampler.parameters, model.scalars):
+        assert parameter.grad is not None
+        assert float(parameter.grad.abs().sum()) > 0.0
+    assert discriminator.network.flat.grad is None
+
+
+def test_every_point_has_weights_of_its_own() -> None:
+    model = ImplicitWeights(small(AADM(weights="per_point", num_samples=3)), 2, stream(), F64)
+    x, w = data(4).x, model.sampler(12, stream(1)).detach()
+    outputs = model.outputs(x, w)
+    assert outputs.shape == (3, 4)
+    for point in range(4):
+        for sample in range(3):
+            own = w[point * 3 + sample][None]
+            expected = sampled_network(x[point][None], own, model.biases, model.widths)
+            torch.testing.assert_close(outputs[sample, point], expected[0, 0])
+
+
+def test_shared_weights_are_used_at_every_point() -> None:
+    model = ImplicitWeights(small(AADM(weights="shared", num_samples=3)), 2, stream(), F64)
+    x, w = data(4).x, model.sampler(3, stream(1)).detach()
+    torch.testing.assert_close(model.outputs(x, w), sampled_network(x, w, model.biases, model.widths))
+
+
+@pytest.mark.parametrize("weights", ["per_point", "shared"])
+@pytest.mark.parametrize("draws", ["previous", "fresh", "shared"])
+def test_every_way_of_drawing_trains(weights: str, draws: str) -> None:
+    options = AADM(weights=weights, discriminator_draws=draws, num_samples=4)  # type: ignore[arg-type]
+    predictive = after_steps(options, 3)
+    assert bool(torch.isfinite(predictive.loc).all())
+
+
+def test_prior_draws_have_the_learned_scale() -> None:
+    model = ImplicitWeights(small(AADM(initial_log_prior=-60.0)), 2, stream(), F64)
+    with torch.no_grad():
+        model.biases.zero_()
+    assert float(model.draw_prior(data().x, 5, stream()).abs().max()) < 1e-20
+
+
+def test_trace_explains_the_fit() -> None:
+    posterior = next(iter(small(AADM()).fit(data(), Budget(steps=1), stream())))
+    assert set(posterior.trace()) == {"loss", "kl", "discriminator_loss", "noise", "prior_scale"}

@@ -1,0 +1,218 @@
+"""SIP: where its gradients go, what it becomes for a Gaussian process, its draws, its options."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from fsibench.blocks.networks import DropoutMasks
+from fsibench.blocks.priors import Prior
+from fsibench.contract import Budget, Data
+from fsibench.methods.sip import (
+    SIP,
+    SparseImplicitProcess,
+    initial_inducing,
+    make_contrast,
+    make_prior,
+    make_sampler,
+)
+
+F64 = torch.float64
+SMALL = SIP(num_inducing=6, num_moment_samples=20, num_posterior_samples=15, num_test_samples=30)
+
+
+def stream(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def data(num_rows: int = 40) -> Data:
+    x = torch.randn(num_rows, 2, generator=stream(5), dtype=F64)
+    return Data(x, torch.sin(x[:, 0]) + 0.1 * torch.randn(num_rows, generator=stream(6), dtype=F64))
+
+
+def model(options: SIP) -> SparseImplicitProcess:
+    prior, sampler = make_prior(options, 2, stream(), F64), make_sampler(options, stream(1), F64)
+    return SparseImplicitProcess(options, prior, sampler, initial_inducing(data().x, options.num_inducing, stream(2)))
+
+
+def gradient_size(tensor: Tensor) -> float:
+    return 0.0 if tensor.grad is None else float(tensor.grad.abs().sum())
+
+
+@pytest.mark.parametrize("adaptive_contrast", [False, True])
+@pytest.mark.parametrize("prior", ["bnn", "ns"])
+def test_symmetric_kl_trains_the_prior_and_forward_kl_does_not(prior: str, adaptive_contrast: bool) -> None:
+    for kl in ("symmetric", "forward"):
+        options = dataclasses.replace(SMALL, prior=prior, kl=kl, adaptive_contrast=adaptive_contrast)
+        process, contrast = model(options), make_contrast(options, stream(3), F64)
+        u, conditional = process.draw_conditional(data().x, stream(4))
+        contrast.divergence(u, conditional.f_z).backward()
+        sizes = [gradient_size(tensor) for tensor in (*process.prior.parameters, process.inducing)]
+        assert all((size > 0.0) == (kl == "symmetric") for size in sizes), (kl, sizes)
+        assert gradient_size(process.sampler.parameters[0]) > 0.0  # type: ignore[attr-defined]
+
+
+def test_symmetric_kl_is_the_mean_of_both_directions() -> None:
+    contrast = make_contrast(SMALL, stream(3), F64)
+    u, f = torch.randn(2, 9, 6, generator=stream(4), dtype=F64)
+    logits = contrast.discriminator.log_ratio  # type: ignore[union-attr]
+    expected = 0.5 * (logits(u).mean() - logits(f).mean())
+    torch.testing.assert_close(contrast.divergence(u, f), expected)
+
+
+def test_adaptive_contrast_of_gaussians_is_their_symmetrised_divergence() -> None:
+    """With discriminators at zero, their optimum for Gaussians, two Gaussian divergences remain."""
+    contrast = make_contrast(dataclasses.replace(SMALL, adaptive_contrast=True), stream(3), F64)
+    with torch.no_grad():
+        contrast.of_q.network.flat.zero_()  # type: ignore[union-attr]
+        contrast.of_p.network.flat.zero_()  # type: ignore[union-attr]
+    u = 0.5 * torch.randn(50_000, 6, generator=stream(4), dtype=F64) + 1.0
+    f = torch.randn(50_000, 6, generator=stream(5), dtype=F64)
+    # ½ [KL(q‖p) + KL(p‖q)] for N(1, ¼) and N(0, 1), six times
+    forward = 0.5 * (0.25 + 1.0 - 1.0 - torch.tensor(0.25).log())
+    reverse = 0.5 * ((1.0 + 1.0) / 0.25 - 1.0 + torch.tensor(0.25).log())
+    assert float(contrast.divergence(u, f)) == pytest.approx(6.0 * 0.5 * float(forward + reverse), rel=0.02)
+
+
+class LinearPrior(Prior):
+    """f(x) = wᵀφ(x), w ~ N(0, I), φ = (1, x, x²): a Gaussian process whose `draws` have exactly its moments."""
+
+    parameters: list[Tensor] = []  # type: ignore[assignment]
+
+    def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
+        assert num_draws == 6
+        return with_exact_moments(torch.zeros(3, dtype=F64), torch.eye(3, dtype=F64))
+
+    def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
+        return noise @ features(x).mT
+
+
+def features(x: Tensor) -> Tensor:
+    return torch.cat([torch.ones_like(x), x, x.square()], 1)  # [N, 3]
+
+
+def with_exact_moments(mean: Tensor, root: Tensor) -> Tensor:
+    """2n draws with sample mean `mean` and sample covariance root rootᵀ (divisor 2n − 1)."""
+    steps = root.mT * ((2 * len(mean) - 1) / 2.0) ** 0.5
+    return torch.cat([mean + steps, mean - steps])
+
+
+def exact_posterior() -> tuple[Tensor, Tensor, Tensor, float]:
+    """Inputs z, and mean and covariance of w given noisy values there."""
+    z, noise = torch.tensor([[-1.0], [0.2], [1.5], [2.0]], dtype=F64), 0.05
+    y = torch.tensor([0.3, -0.8, 0.1, 1.2], dtype=F64)
+    covariance = torch.linalg.inv(torch.eye(3, dtype=F64) + features(z).mT @ features(z) / noise)
+    return z, covariance @ features(z).mT @ y / noise, covariance, noise
+
+
+def exact_process() -> SparseImplicitProcess:
+    """SIP with the GP prior, q(u) = p(u | y) and Z where y was seen."""
+    z, mean, covariance, noise = exact_posterior()
+
+    def posterior_values(num_draws: int, generator: torch.Generator) -> Tensor:
+        if num_draws == 6:
+            return with_exact_moments(mean, torch.linalg.cholesky(covariance)) @ features(z).mT
+        normal = torch.randn(num_draws, 3, generator=generator, dtype=F64)
+        return (mean + normal @ torch.linalg.cholesky(covariance).mT) @ features(z).mT
+
+    options = SIP(num_test_samples=6, initial_log_noise=float(torch.tensor(noise).log()), jitter=1e-9)
+    return SparseImplicitProcess(options, LinearPrior(), posterior_values, z)
+
+
+def test_exact_posterior_at_the_inducing_inputs_reproduces_gp_regression() -> None:
+    _, mean, covariance, noise = exact_posterior()
+    x = torch.tensor([[-2.0], [0.0], [1.0], [3.0]], dtype=F64)
+    predictive = exact_process().predict(x, stream())
+    torch.testing.assert_close(predictive.mean, features(x) @ mean, atol=1e-4, rtol=1e-4)
+    # population variance of six draws times 6/5 is their exact covariance
+    total = predictive.scale.square().mean(0) + predictive.loc.var(0)
+    exact = (features(x) @ covariance * features(x)).sum(1) + noise
+    torch.testing.assert_close(total, exact, atol=1e-4, rtol=1e-3)
+
+
+def test_draws_have_the_joint_posterior_covariance() -> None:
+    _, mean, covariance, _ = exact_posterior()
+    x = torch.tensor([[-2.0], [0.0], [3.0]], dtype=F64)
+    draws = exact_process().draw(x, 40_000, stream())
+    torch.testing.assert_close(draws.mean(0), features(x) @ mean, atol=0.05, rtol=0.02)
+    torch.testing.assert_close(torch.cov(draws.mT), features(x) @ covariance @ features(x).mT, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("prior", ["bnn", "ns"])
+def test_draws_are_coherent_functions_with_the_moments_of_the_prediction(prior: str) -> None:
+    process = model(dataclasses.replace(SMALL, prior=prior, num_test_samples=3000))
+    x = torch.cat([data(3).x, data(3).x])
+    draws, predictive = process.draw(x, 3000, stream(1)), process.predict(x, stream(1))  # the same u and moments
+    torch.testing.assert_close(draws[:, :3], draws[:, 3:])
+    noise = float(process.log_noise.detach().exp())
+    spread = (predictive.variance - noise).sqrt()
+    torch.testing.assert_close(draws.mean(0), predictive.mean, atol=0.05 * float(spread.max()), rtol=0.0)
+    torch.testing.assert_close(draws.std(0), spread, rtol=0.1, atol=0.01)
+
+
+def test_prior_draws_are_those_of_the_learned_prior() -> None:
+    process = model(SMALL)
+    torch.testing.assert_close(
+        process.draw_prior(data().x, 4, stream(1)), process.prior.draw(data().x, 4, stream(1)).detach()
+    )
+
+
+def test_sampled_conditional_agrees_with_the_analytic_one() -> None:
+    """Integrating the conditional out leaves the objective and removes its noise."""
+    options = dataclasses.replace(SMALL, num_posterior_samples=20_000, num_inducing=3, initialisation="released")
+    process = model(options)
+    with torch.no_grad():
+        process.prior.log_scales.fill_(-1.5)  # type: ignore[attr-defined]
+        _, conditional = process.draw_conditional(data().x, stream(4))
+        assert float(conditional.variance.mean()) > 0.01
+        analytic = process.data_term(data().y, conditional, stream(5))
+        process.options = dataclasses.replace(options, conditional="sampled")
+        assert float(process.data_term(data().y, conditional, stream(5))) == pytest.approx(float(analytic), abs=0.02)
+
+
+@pytest.mark.parametrize("preset", sorted(SIP.presets))
+@pytest.mark.parametrize("prior", ["bnn", "ns"])
+def test_presets_train(preset: str, prior: str) -> None:
+    values = {**SIP.presets[preset], "prior": prior, "num_inducing": 8, "num_test_samples": 20}
+    fits = iter(SIP(**values).fit(data(), Budget(steps=3), stream()))
+    for _ in range(3):
+        posterior = next(fits)
+    assert bool(torch.isfinite(posterior.predict(data().x, stream()).loc).all())
+
+
+@pytest.mark.parametrize("draws", ["previous", "fresh", "shared"])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_every_way_of_drawing_trains(draws: str, alpha: float) -> None:
+    options = dataclasses.replace(SMALL, discriminator_draws=draws, alpha=alpha, dropout=0.1)
+    fits = iter(options.fit(data(), Budget(steps=3), stream()))
+    before, after = (next(fits).trace()["loss"] for _ in range(2))
+    assert before != after
+
+
+def test_trace_explains_the_fit() -> None:
+    posterior = next(iter(SMALL.fit(data(), Budget(steps=1), stream())))
+    trace = posterior.trace()
+    assert set(trace) == {"loss", "kl", "discriminator_loss", "noise", "inducing_inputs"}
+    assert isinstance(trace["inducing_inputs"], Tensor)
+    assert trace["inducing_inputs"].shape == (6, 2)
+
+
+def test_inducing_inputs_start_at_training_inputs_and_move() -> None:
+    x = data().x
+    start = initial_inducing(x, 6, stream())
+    assert all(bool((row == x).all(1).any()) for row in start)
+    fits = iter(SMALL.fit(data(), Budget(steps=2), stream()))
+    first, second = (next(fits).trace()["inducing_inputs"] for _ in range(2))
+    assert not torch.equal(first, second)  # type: ignore[arg-type]
+
+
+def test_more_inducing_points_than_rows_start_near_them() -> None:
+    x = data(3).x
+    start = initial_inducing(x, 10, stream())
+    assert start.shape == (10, 2)
+    distances = torch.cdist(start, x).amin(1)
+    assert float(distances.max()) < 0.1
+    assert len(start.unique(dim=0)) == 10
