@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
-    _show_log()
     failed = False
     for name, dataset in _chosen(arguments.names):
         try:
-            dataset.fetch()
+            with _shown_log():
+                dataset.fetch()
         except DataError as error:
             print(f"fsibench: {error}", file=sys.stderr)
             failed = True
@@ -90,11 +92,19 @@ def _chosen(names: list[str]) -> list[tuple[str, Any]]:
     return [(name, registry.dataset(name)) for name in wanted]
 
 
-def _show_log() -> None:
+@contextlib.contextmanager
+def _shown_log() -> Iterator[None]:
     """Which source is asked, and what it said, on the terminal."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("  %(message)s"))
     logger = logging.getLogger("fsibench.sources")
-    logger.handlers[:] = [handler]
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate

@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -96,10 +95,12 @@ def workplace(name: str) -> Iterator[Path]:
 
 
 def discard(target: Path) -> None:
-    """Remove a cached folder in one step: half-deleted tables must not be seen either."""
+    """Remove a cached folder in one step: half-deleted tables must not be seen either. Under the lock of its name."""
+    grave = folder() / "removed" / target.name
+    shutil.rmtree(grave, ignore_errors=True)
     if target.exists():
-        grave = Path(tempfile.mkdtemp(dir=target.parent, prefix=".removed-"))
-        target.rename(grave / target.name)
+        grave.parent.mkdir(exist_ok=True)
+        target.rename(grave)
         shutil.rmtree(grave, ignore_errors=True)
 
 

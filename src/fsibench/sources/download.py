@@ -66,6 +66,7 @@ def _attempt(url: str, destination: Path, sha256: str, limit: int) -> None:
             length = reply.headers.get("Content-Length")
             digest = _copy(reply, file, url, int(length) if length else None, limit)
     except urllib.error.HTTPError as error:
+        error.close()  # the error is also the reply, with its connection
         if error.code in _TRANSIENT_STATUS:
             raise _Again(f"the server answered {error.code}") from error
         raise DataError(f"{url}: the server answered {error.code} ({error.reason})") from error

@@ -12,7 +12,7 @@ import os
 import socket
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,31 +125,30 @@ def _chosen_target(target: str, targets: list[str], names: tuple[str, ...], iden
 
 
 def _blocks(frame: Any, names: tuple[str, ...], origin: str) -> Iterator[Floats]:
-    columns = [_numbers(frame[name], name, origin) for name in names]
+    """float64 at once: small whole numbers arrive as uint8, where a difference would wrap round."""
+    readers = [_reader(frame[name], name, origin) for name in names]
     for start in range(0, len(frame), BLOCK_ROWS):
-        block = np.stack([column[start : start + BLOCK_ROWS] for column in columns], axis=1)
+        part = frame.iloc[start : start + BLOCK_ROWS]
+        block = np.stack([read(part[name]) for name, read in zip(names, readers, strict=True)], axis=1)
         yield require_finite(block, names, start, origin)
 
 
-def _numbers(column: Any, name: str, origin: str) -> Floats:
-    """float64 at once: small whole numbers arrive as uint8, where a difference would wrap round."""
+def _reader(column: Any, name: str, origin: str) -> Callable[[Any], Floats]:
+    """How to turn a part of this column into float64 numbers, missing values into nan."""
     import pandas
 
     if isinstance(column.dtype, pandas.CategoricalDtype):
-        return _category_numbers(column, name, origin)
+        codes = np.append(_category_numbers(list(column.cat.categories), name, origin), np.nan)
+        return lambda part: codes[part.cat.codes.to_numpy()]  # code -1, a missing value, meets the nan
     if not (pandas.api.types.is_numeric_dtype(column.dtype) or pandas.api.types.is_bool_dtype(column.dtype)):
         raise DataError(f"{origin}, column {name!r}: {column.dtype} values are not numbers")
-    values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return values
+    return lambda part: part.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _category_numbers(column: Any, name: str, origin: str) -> Floats:
+def _category_numbers(labels: list[Any], name: str, origin: str) -> Floats:
     """Numeric labels become their numbers; other labels their place in the provider's list, and that is said."""
-    labels = list(column.cat.categories)
     try:
-        codes = np.array([float(label) for label in labels])
+        return np.array([float(label) for label in labels])
     except (TypeError, ValueError):
         logger.info("%s, column %r: labels %s are numbered 0, 1, ...", origin, name, ", ".join(map(str, labels[:10])))
-        codes = np.arange(len(labels), dtype=np.float64)
-    known: Floats = np.append(codes, np.nan)[column.cat.codes.to_numpy()]  # code -1, a missing value, meets the nan
-    return known
+        return np.arange(len(labels), dtype=np.float64)
