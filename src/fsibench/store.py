@@ -180,8 +180,9 @@ class Store:
         row = {**cell, "run": run, "status": "running", "started": now()}
         previous = self._connection.execute("SELECT attempts FROM cells WHERE id = ?", (row["id"],)).fetchone()
         row["attempts"] = 1 if previous is None else previous[0] + 1
-        self._connection.execute("DELETE FROM evaluations WHERE cell = ?", (row["id"],))
-        self._connection.execute("DELETE FROM artifacts WHERE cell = ?", (row["id"],))
+        if previous is not None:
+            self._connection.execute("DELETE FROM evaluations WHERE cell = ?", (row["id"],))
+            self._connection.execute("DELETE FROM artifacts WHERE cell = ?", (row["id"],))
         self._insert("cells", row)
         self.commit(force=False)
 
