@@ -72,7 +72,7 @@ class AADM(Method):
     # from fresh ones (as released), or from the very draws it judges.
     discriminator_draws: Literal["previous", "fresh", "shared"] = "previous"
     initialisation: Literal["scaled", "released"] = "scaled"
-    initial_spread: float = 0.2  # of the draws around their start, relative to the scale of their layer (scaled only)
+    initial_spread: float = 0.02  # of the draws around their start, relative to the scale of their layer (scaled only)
     initial_log_noise: float = -2.0  # λ
     initial_log_prior: float = -2.0  # τ
 
