@@ -51,7 +51,7 @@ class Walk(Method):
             yield Place(place)
 '''
 COLUMNS = ["dataset", "split", "step", "rmse", "ll", "crps"]
-MOST_SECONDS = 420
+MOST_SECONDS = 240
 FULL_DISK_KILOBYTES = 250
 
 
@@ -79,16 +79,18 @@ def disturb(folder: Path, arguments: list[str], dice: random.Random) -> dict[str
     finished: dict[str, int] = {}
     deadline = time.monotonic() + MOST_SECONDS
     while True:
-        full = dice.random() < 0.2 and counts["disks filled"] < 3
+        full = counts["disks filled"] < 1
         driver = start(folder, arguments, full)
-        spare = time.monotonic() > deadline  # from here on the run is left in peace
         while driver.poll() is None:
-            time.sleep(dice.uniform(0.3, 1.5))
-            if not spare:
-                counts["cells killed"] += kill_a_cell(driver.pid, dice)
-            if not spare and dice.random() < 0.12:
+            time.sleep(dice.uniform(0.1, 0.4))
+            if time.monotonic() > deadline or full:
+                continue  # left in peace
+            cells = running_cells(driver.pid)
+            if cells and dice.random() < 0.05:
                 driver.kill()
                 counts["drivers killed"] += 1
+            elif cells and dice.random() < 0.5:
+                counts["cells killed"] += kill(dice.choice(cells))
         code = driver.wait()
         counts["disks filled"] += code == 2
         counts["results redone"] += redone(folder / "wild.sqlite", finished)
@@ -103,13 +105,14 @@ def start(folder: Path, arguments: list[str], full: bool) -> subprocess.Popen[by
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def kill_a_cell(driver: int, dice: random.Random) -> bool:
-    """Kill one process below a supervisor: driver -> fork server -> supervisor -> cell."""
-    cells = [c for server in children(driver) for supervisor in children(server) for c in children(supervisor)]
-    if not cells:
-        return False
+def running_cells(driver: int) -> list[int]:
+    """The processes below a supervisor: driver -> fork server -> supervisor -> cell."""
+    return [cell for server in children(driver) for supervisor in children(server) for cell in children(supervisor)]
+
+
+def kill(process: int) -> bool:
     try:
-        os.kill(dice.choice(cells), signal.SIGKILL)
+        os.kill(process, signal.SIGKILL)
     except ProcessLookupError:
         return False
     return True

@@ -59,7 +59,7 @@ def test_cells_survive_the_way_through_json() -> None:
         assert dataclasses.is_dataclass(cell)
 
 
-def test_a_running_cluster_gives_the_results_of_a_local_run_and_survives_a_killed_worker(
+def test_a_running_cluster_gives_the_results_of_a_local_run_though_a_worker_and_the_driver_are_killed(
     tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
 ) -> None:
     address, workers = cluster
@@ -67,16 +67,30 @@ def test_a_running_cluster_gives_the_results_of_a_local_run_and_survives_a_kille
     local, remote = tmp_path / "local.sqlite", tmp_path / "remote.sqlite"
     assert main([*arguments, "--datasets", "yacht", "--store", str(local)]) == 0
     command = [sys.executable, "-m", "fsibench", *arguments, "--datasets", "yacht", "--store", str(remote)]
-    driver = subprocess.Popen(
-        [*command, "--executor", "dask", "--scheduler", address], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
-    )
-    while not remote.exists() or scores(remote).empty:
+    command += ["--executor", "dask", "--scheduler", address]
+    driver = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    wait_for_cells(remote, 1, driver)
+    os.kill(workers[0].pid, signal.SIGKILL)
+    wait_for_cells(remote, 2, driver)
+    driver.kill()
+    driver.wait()
+    again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert again.returncode == 0, again.stderr
+    pd.testing.assert_frame_equal(scores(local), scores(remote), check_exact=True)
+
+
+def wait_for_cells(path: Path, number: int, driver: subprocess.Popen[bytes]) -> None:
+    while not path.exists() or scores(path).groupby(["entry", "split"]).ngroups < number:
         time.sleep(0.1)
         assert driver.poll() is None
-    os.kill(workers[0].pid, signal.SIGKILL)
-    _, errors = driver.communicate(timeout=120)
-    assert driver.returncode == 0, errors
-    pd.testing.assert_frame_equal(scores(local), scores(remote), check_exact=True)
+
+
+def test_a_local_cluster_is_made_when_no_scheduler_is_named(tmp_path: Path) -> None:
+    store = tmp_path / "s.sqlite"
+    arguments = ["run", "smoke", "--methods", "constant", "--datasets", "yacht", "--workers", "1", "--executor", "dask"]
+    command = [sys.executable, "-m", "fsibench", *arguments, "--store", str(store)]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=200).returncode == 0
+    assert len(scores(store)) == 1
 
 
 def test_an_absent_scheduler_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

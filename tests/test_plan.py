@@ -84,6 +84,7 @@ def test_a_budget_on_the_command_line_replaces_steps_in_the_file(tmp_path: Path)
         (BASE.replace("steps = 3", "steps = 0"), "at least 1"),
         (BASE.replace('["yacht"]', '"yacht"'), "datasets must be a list of str"),
         (BASE.replace('["yacht"]', "[]"), "no datasets"),
+        (BASE.replace('"constant"', '"./mine.py:Mine"'), "a protocol runs no code, give it with --methods"),
         (BASE.replace("yacht", "yatch"), "did you mean 'yacht'"),
         (BASE.replace("constant", "konstant"), "did you mean 'constant'"),
     ],

@@ -119,7 +119,9 @@ def load_protocol(name_or_path: str, changes: Mapping[str, Any]) -> Protocol:
     path = files.get(name_or_path, Path(name_or_path))
     if name_or_path not in files and path.suffix != ".toml":
         raise unknown("protocol", name_or_path, files)
-    content = {**_read_toml(path), **changes}
+    content = _read_toml(path)
+    _refuse_code(path, content)
+    content |= changes
     if "seconds" in changes or "steps" in changes:  # a budget on the command line replaces either kind in the file
         content.pop("budget", None)
         content.pop("steps" if "seconds" in changes else "seconds", None)
@@ -135,6 +137,13 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"the protocol {path} cannot be read: {error.strerror or error}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"the protocol {path} is not valid TOML: {error}.") from None
+
+
+def _refuse_code(path: Path, content: dict[str, Any]) -> None:
+    """A protocol may come from anywhere, so it may not name files to execute; whoever runs it may, with --methods."""
+    for entry in content.get("methods", ()):
+        if isinstance(entry, str) and ".py:" in entry:
+            raise UsageError(f"{path} names the code file {entry!r}; a protocol runs no code, give it with --methods.")
 
 
 def _protocol(path: Path, content: dict[str, Any]) -> Protocol:
