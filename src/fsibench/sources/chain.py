@@ -246,9 +246,10 @@ def _absent(passport: Passport, failures: list[DataError]) -> DataError:
     tried = f"could not be fetched ({reasons})" if failures else "has no public source"
     names = " or ".join(f"{passport.name}{ending}" for ending in MIRROR_ENDINGS[:2])
     shape = f"{passport.rows} rows, columns {_shortened(passport.columns)} and last {passport.target}"
+    recipe = f" ({passport.recipe})" if passport.recipe else ""
     return DataError(
         f"data set {passport.name!r} is not on this machine and {tried}: put {names} ({shape}) into a folder "
-        "and name that folder with --mirror or FSIBENCH_MIRROR."
+        f"and name that folder with --mirror or FSIBENCH_MIRROR{recipe}."
     )
 
 

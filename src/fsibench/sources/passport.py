@@ -59,6 +59,7 @@ class Passport:
     citation: str = ""
     note: str = ""
     ethics: str = ""
+    recipe: str = ""  # for tables without a source of their own: how to make the file for the mirror folder
     official_train_rows: int | None = None  # where the provider fixed a split: the first rows that train
 
     @classmethod
