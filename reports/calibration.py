@@ -69,11 +69,7 @@ def calibration(counts: Floats, sharpness: float, test_to_train: float) -> Calib
     """From PIT counts of several splits, [splits, bins]."""
     pooled = counts.sum(0)
     gaps = coverage_gap(counts)
-    p_value = statistics.corrected_paired_test(gaps, test_to_train).p_value
-    if len(gaps) == 1:
-        # One split of n points: a uniform transform lies within k of the nine intervals, k = 0..9 equally likely.
-        error = math.sqrt((10**2 - 1) / 12 / 9**2 / float(pooled.sum()))
-        p_value = math.erfc(abs(float(gaps[0])) / error / math.sqrt(2))
+    p_value = math.erfc(abs(float(gaps.mean())) / gap_error(gaps, float(pooled.sum()), test_to_train) / math.sqrt(2))
     return Calibration(
         pit=pooled / pooled.sum() * len(pooled),
         coverage=coverage(pooled),
@@ -82,6 +78,20 @@ def calibration(counts: Floats, sharpness: float, test_to_train: float) -> Calib
         gap=float(gaps.mean()),
         p_value=p_value,
     )
+
+
+def gap_error(gaps: Floats, num_points: float, test_to_train: float) -> float:
+    """Standard error of the mean gap over splits, never below that of a calibrated predictive.
+
+    A uniform transform lies within k of the nine intervals, k = 0..9 equally likely: the gap of n points has variance
+    (10² − 1)/12 / 9² / n. Two splits share the fraction `test_to_train`/(1 + `test_to_train`) of their test points.
+    """
+    num_splits = len(gaps)
+    per_split = (10**2 - 1) / 12 / 9**2 / (num_points / num_splits)
+    shared = test_to_train / (1 + test_to_train)
+    calibrated = per_split * (1 / num_splits + shared * (1 - 1 / num_splits))
+    seen = statistics.corrected_variance(gaps, test_to_train) if num_splits > 1 else 0.0
+    return math.sqrt(max(calibrated, seen))
 
 
 def table(found: dict[tuple[str, str], Calibration]) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,11 +39,14 @@ SETTINGS = {
 }
 
 
-def write(site: pages.Site, folder: Path, formats: Sequence[str]) -> list[tuple[str, str]]:
-    """Draw every figure in every format; return (file, title) of the first format."""
+def check_formats(formats: Sequence[str]) -> None:
     for name in formats:
         if name not in FORMATS:
             raise UsageError(f"unknown figure format {name!r}; use {', '.join(FORMATS)} or none.")
+
+
+def write(site: pages.Site, folder: Path, formats: Sequence[str]) -> list[tuple[str, str]]:
+    """Draw every figure in every format; return (file, title) of the first format."""
     if not formats or site.results.cells.empty:
         return []
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +96,9 @@ def render(figure: Figure, file_format: str) -> bytes:
 
     buffer = io.BytesIO()
     metadata: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with matplotlib.rc_context(SETTINGS):  # type: ignore[arg-type]
+    with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():  # type: ignore[arg-type]
+        # A name in a script that the font lacks is drawn as boxes (in SVG it stays text): no reason to disturb anybody.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(buffer, format=file_format, dpi=300, metadata=metadata.get(file_format))
     return buffer.getvalue()
 

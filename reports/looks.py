@@ -42,7 +42,8 @@ def number(value: float, digits: int = 4) -> str:
         return "∞" if value > 0 else "−∞"
     size = abs(value)
     if size and not 1e-3 <= size < 1e6:
-        text = f"{value:.{digits - 2}e}"
+        digits_text, _, power = f"{value:.{max(digits - 1, 0)}e}".partition("e")
+        text = f"{digits_text}e{int(power)}"
     else:
         decimals = max(digits - 1 - (math.floor(math.log10(size)) if size else 0), 0)
         text = f"{value:.{min(decimals, digits)}f}"
@@ -63,3 +64,13 @@ def with_error(mean: float, error: float) -> tuple[str, str]:
         decimals = min(max(1 - exponent, 0), 6)
         pair = (f"{mean:.{decimals}f}", f"{error:.{decimals}f}")
     return pair[0].replace("-", "−"), pair[1].replace("-", "−")
+
+
+def signed(value: float, decimals: int) -> str:
+    """With its sign, a true minus, and no −0.0."""
+    text = f"{value:+.{decimals}f}"
+    return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
+
+
+def p_text(p_value: float) -> str:
+    return "–" if math.isnan(p_value) else "< 0.0001" if p_value < 1e-4 else f"{p_value:.4f}"

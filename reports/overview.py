@@ -72,17 +72,21 @@ class Overview:
         sentences = [*results.left_out]
         num_failed = int(results.failed.sum())
         if num_failed:
-            sentences.append(f"{num_failed} cells failed: {failure_rule(blocks.constant is not None)}")
+            sentences.append(f"{count(num_failed, 'cell')} failed: {failure_rule(blocks.constant is not None)}")
         if blocks.num_incomplete:
             sentences.append(
-                f"{blocks.num_incomplete} dataset × split blocks are not ranked, because a ranked entry has no result."
+                f"{count(blocks.num_incomplete, 'dataset × split block')} not ranked, because a ranked entry has no result."
             )
         if self.unranked:
             sentences.append(f"Not ranked, because too few cells were run: {', '.join(self.unranked)}.")
         contended = int(results.cells["contended"].fillna(0).astype(bool).sum())
         if contended:
-            sentences.append(f"{contended} cells shared their processor with other work; their seconds are too long.")
+            sentences.append(f"{count(contended, 'cell')} shared the processor with other work: seconds are too long.")
         return sentences
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def failure_rule(constant_was_run: bool) -> str:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from fsibench.reports import calibration, functions, ledger, plausibility, ranking, statistics
 from fsibench.reports.anytime import NUM_TARGETS, Anytime, shares_of_targets
-from fsibench.reports.looks import looks, number, with_error
+from fsibench.reports.looks import looks, number, p_text, signed, with_error
 from fsibench.reports.overview import DIAGNOSTICS_FAILED, Overview, failure_rule
 from fsibench.reports.results import METRICS, Floats
 
@@ -296,12 +296,6 @@ def confidence(item: Any) -> dict[str, str]:
     return {"text": signed(100 * item.gap, 1), "flag": item.flag}
 
 
-def signed(value: float, decimals: int) -> str:
-    """With its sign, a true minus, and no −0.0."""
-    text = f"{value:+.{decimals}f}"
-    return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
-
-
 def calibration_item(item: Any) -> dict[str, Any] | None:
     if item is None:
         return None
@@ -412,15 +406,11 @@ def friedman_sentence(test: Any) -> str:
     )
 
 
-def p_text(p_value: float) -> str:
-    return "–" if math.isnan(p_value) else "< 0.0001" if p_value < 1e-4 else f"{p_value:.4f}"
-
-
 def stability_sentence(mean_ranks: pd.Series, left_out: pd.DataFrame) -> str:
-    leader = mean_ranks.idxmin()
-    others = sorted({str(entry) for entry in left_out.idxmin(axis=1)} - {str(leader)})
     if len(left_out) < 2:
         return "With one data set there is nothing to leave out."
+    leader = mean_ranks.idxmin()
+    others = sorted({str(entry) for entry in left_out.idxmin(axis=1)} - {str(leader)})
     if not others:
         return f"{leader} leads whichever data set is left out."
     dropped = [str(name) for name, best in left_out.idxmin(axis=1).items() if best != leader]

@@ -4,7 +4,7 @@ The long table has one row per finished cell: entry, dataset, split, (seed,) val
 failed cell; a missing row was not run. Rules, the same wherever fsibench prints a rank:
 
     mean rank       rank 1 is the best entry within one dataset x split x seed (a block); ranks are averaged over
-                    blocks, as in the SIP paper. Equal scores share the mean of their ranks.
+                    blocks, as in the SIP paper. Scores equal to six digits share the mean of their ranks.
     rank of means   scores are averaged over the splits of a data set first, then ranked, then averaged over data sets.
     failed cell     ranks last in its block (several share the mean of the last ranks); in a mean it is replaced by
                     the score of `constant` on the same block. Where `constant` has none, the mean is over what is
@@ -74,7 +74,15 @@ def largest_complete_part(known: pd.DataFrame) -> list[str]:
 
 def ranks(values: pd.DataFrame, larger_is_better: bool) -> pd.DataFrame:
     """Ranks within each row: 1 is best, ties share their mean, NaN (failed) shares the last places."""
-    return values.rank(axis=1, ascending=not larger_is_better, na_option="bottom", method="average")
+    return significant(values).rank(axis=1, ascending=not larger_is_better, na_option="bottom", method="average")
+
+
+def significant(values: pd.DataFrame) -> pd.DataFrame:
+    """Six significant digits: what differs by less is the same score, computed in another order."""
+    numbers = values.to_numpy(dtype=float)
+    size = np.abs(np.where(np.isfinite(numbers) & (numbers != 0), numbers, 1.0))
+    unit = 10.0 ** (np.floor(np.log10(size)) - 5)
+    return pd.DataFrame(np.round(numbers / unit) * unit, index=values.index, columns=values.columns)
 
 
 def mean_rank(values: pd.DataFrame, larger_is_better: bool) -> pd.Series:

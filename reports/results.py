@@ -73,6 +73,7 @@ class Curves:
     """The evaluations of all cells end to end: those of cell c are `offsets[c]` to `offsets[c + 1]`."""
 
     offsets: npt.NDArray[np.int64]
+    steps: Floats
     seconds: Floats
     cpu_seconds: Floats
     values: Mapping[str, Floats]
@@ -187,7 +188,7 @@ def _read_curves(store: Store, cells: pd.DataFrame) -> tuple[Curves, Floats, lis
     """One pass over the evaluations, which the store hands out by cell id: the order of `cells`."""
     position = {cell: index for index, cell in enumerate(cells["id"])}
     column = {name: index for index, name in enumerate(CURVE_COLUMNS)}
-    numbers = ("train_seconds", "cpu_seconds", "rmse", "ll", "crps", "sharpness")
+    numbers = ("step", "train_seconds", "cpu_seconds", "rmse", "ll", "crps", "sharpness")
     pieces: list[Floats] = []
     owners: list[npt.NDArray[np.int64]] = []
     last: dict[int, tuple[str, str]] = {}
@@ -202,11 +203,12 @@ def _read_curves(store: Store, cells: pd.DataFrame) -> tuple[Curves, Floats, lis
         pieces.append(np.column_stack([np.asarray(piece, dtype=float), calibration]))
         owners.append(np.asarray([position[row[0]] for row in kept], dtype=np.int64))
         last.update({position[row[0]]: (row[column["pit"]], row[column["trace"]]) for row in kept})
-    data = np.concatenate(pieces) if pieces else np.zeros((0, 7))
+    data = np.concatenate(pieces) if pieces else np.zeros((0, len(numbers) + 1))
     owner = np.concatenate(owners) if owners else np.zeros(0, dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(cells)))]).astype(np.int64)
-    values = {name: data[:, index] for index, name in ((2, "rmse"), (3, "ll"), (4, "crps"), (5, "sharpness"))}
-    curves = Curves(offsets, data[:, 0], data[:, 1], {**values, "calibration": data[:, 6]})
+    columns = dict(zip((*numbers, "calibration"), data.T, strict=True))
+    steps, seconds, cpu_seconds = (columns.pop(name) for name in ("step", "train_seconds", "cpu_seconds"))
+    curves = Curves(offsets, steps, seconds, cpu_seconds, columns)
     return curves, *_last_looks(last, len(cells))
 
 

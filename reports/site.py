@@ -34,6 +34,7 @@ def build(
 ) -> Path:
     """Write the whole site; return the path of its first page. `formats`: figures as svg, pdf, png, or none of them."""
     store_path, out_dir = Path(store_path), Path(out_dir)
+    figures.check_formats(formats)
     site = pages.Site(Overview(load(store_path, where)), store_path, dict(where or {}))
     out_dir.mkdir(parents=True, exist_ok=True)
     templates = _templates()

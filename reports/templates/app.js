@@ -26,9 +26,9 @@ function number(value, digits = 4) {
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
   let text;
-  if (size && (size < 1e-3 || size >= 1e6)) text = value.toExponential(Math.max(digits - 2, 0));
+  if (size && (size < 1e-3 || size >= 1e6)) text = value.toExponential(Math.max(digits - 1, 0));
   else text = value.toFixed(Math.min(Math.max(digits - 1 - (size ? Math.floor(Math.log10(size)) : 0), 0), digits));
-  return text.replace("-", "−").replace("e-", "e−").replace("e+", "e");
+  return text.replace("e+", "e").replaceAll("-", "−");
 }
 
 function withError(mean, error) {
@@ -295,7 +295,8 @@ function leaderboard() {
   };
 
   /* Ranks within one row: ties share their mean, NaN shares the last places. */
-  function rank(scores, larger) {
+  function rank(exact, larger) {
+    const scores = exact.map((v) => (Number.isFinite(v) ? +v.toPrecision(6) : v)); // what differs by less is the same score
     const order = scores.map((_, i) => i).sort((i, j) => {
       const a = Number.isNaN(scores[i]) ? -Infinity : larger ? scores[i] : -scores[i];
       const b = Number.isNaN(scores[j]) ? -Infinity : larger ? scores[j] : -scores[j];
@@ -385,8 +386,8 @@ function leaderboard() {
     return { metric, on, blocks, meanRank, rankOfMeans, interval, tiers: on.length && sets.length ? tiersOf(rankOfMeans, sets.length) : [], means, sets };
   }
 
-  const heads = [["entry", ""], ["tier", "Nemenyi"], ["mean rank", "over dataset × split"], ["95 % interval", "bootstrap over data sets"], ["rank of means", "over data sets"],
-    ["failed", "of finished cells"], ["no result yet", "at this time"], ["CPU seconds", "mean, whole budget"], ["peak memory", "MB, mean"]];
+  const heads = [["entry", ""], ["tier", "Nemenyi"], ["mean rank", "over dataset × split"], ["95 % interval", "bootstrap"], ["rank of means", "over data sets"],
+    ["failed", "cells"], ["no result yet", "at this time"], ["CPU seconds", "mean per cell"], ["memory", "MB, peak"]];
 
   function drawBoard(result) {
     const table = find("board"), body = table.tBodies[0], place = new Map(result.on.map((e, i) => [e, i]));
@@ -711,9 +712,13 @@ function functions() {
       if (!columns.length) continue;
       const row = html("div", { class: "columns" });
       box.append(html("h2", {}, title), row);
-      for (const column of columns) {
+      // All columns first: a chart takes the width that its column has when it is drawn.
+      const plots = columns.map((column) => {
         const plot = html("div", { class: "plot" }), entry = data.entries.find((e) => e.name === column.entry);
         row.append(html("div", {}, html("h3", {}, ...entryLabel(entry)), plot));
+        return { plot, column, entry };
+      });
+      for (const { plot, column, entry } of plots) {
         if (kind === "inducing") drawInducing(plot, column, entry, panel); else drawPanel(plot, column, entry, panel, kind);
       }
     }

@@ -108,7 +108,7 @@ def _write_cell(
     status = recipe.failures.get((entry, dataset, split), "ok")
     cell = f"{hash_text(f'{entry}|{dataset}|{split}|{recipe.budget}|{recipe.scheme}'):032x}"
     store.start_cell(run, {
-        "id": cell, "entry": entry, "method": entry.split("[")[0], "options": "{}",
+        "id": cell, "entry": entry, "method": entry.split("[")[0], "options": options_of(entry),
         "note": recipe.notes.get(entry, ""), "dataset": dataset, "scheme": recipe.scheme, "split": split, "seed": 0,
         "budget": recipe.budget or f"{recipe.seconds:g}s", "clock": "wall", "device": "cpu",
         "data_fingerprint": "0", "code_version": "1",
@@ -140,11 +140,37 @@ def _write_cell(
     })  # fmt: skip
 
 
+def options_of(entry: str) -> str:
+    """All options as JSON, as the driver writes them: `fbnn[prior=gp]` has a prior, and so has plain `sip`."""
+    inside = entry.partition("[")[2].rstrip("]")
+    pairs = (pair.partition("=") for pair in inside.split(",") if "=" in pair)
+    return json.dumps({"prior": "bnn", **{key: value for key, _, value in pairs}})
+
+
 def hash_text(text: str) -> int:
     """A number that is the same in every process, unlike `hash`."""
     import hashlib
 
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+@pytest.fixture(scope="session")
+def full_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten entries, eight sets and a one-dimensional one, three splits, some failures, function panels."""
+    failures = {("vip", "naval", 1): "diverged", ("fvi", "wine", 0): "oom", ("gp", "power", 2): "error"}
+    failures |= {("avb", "yacht", 1): "interrupted"}
+    datasets = {**DATASETS, "heteroscedastic": 5.2}
+    recipe = Recipe(datasets=datasets, failures=failures, functions=True)
+    return write_store(tmp_path_factory.mktemp("store") / "results.sqlite", recipe)
+
+
+@pytest.fixture(scope="session")
+def full_site(full_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of `full_store`, without figures."""
+    from fsibench.reports import site
+
+    index: Path = site.build(full_store, tmp_path_factory.mktemp("site"), formats=())
+    return index.parent
 
 
 @pytest.fixture

@@ -1,0 +1,158 @@
+"""The published table, the plausibility checks and the verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from fsibench.datasets import synthetic
+from fsibench.reports import ledger, plausibility, results
+from fsibench.reports.overview import Overview
+
+MakeStore = Callable[..., Path]
+
+
+def gaussian_rows(dataset: str, method: str, error: float, scale: float) -> list[dict[str, Any]]:
+    """Expected scores of a Gaussian predictive with sd `scale` whose errors are N(0, error²)."""
+    ll = -math.log(scale) - 0.5 * math.log(2 * math.pi) - error**2 / (2 * scale**2)
+    crps = math.sqrt(2 / math.pi) * math.hypot(error, scale) - scale / math.sqrt(math.pi)
+    values = {"rmse": error, "ll": ll, "crps": crps}
+    return [{"dataset": dataset, "method": method, "metric": key, "mean": value} for key, value in values.items()]
+
+
+def found(doubts: list[plausibility.Doubt], check: str) -> set[tuple[str, str]]:
+    return {(doubt.method, doubt.metric) for doubt in doubts if doubt.check == check}
+
+
+def test_the_published_table_is_complete() -> None:
+    table = ledger.published()
+    scores = table[table["dataset"] != ledger.AVERAGE_RANK]
+    assert len(scores) == 3 * 8 * 7
+    assert len(table) == 189
+    assert set(table["method"]) == set(ledger.ENTRIES)
+    boston = table[(table["dataset"] == "boston") & (table["method"] == "BBB")].set_index("metric")
+    assert boston.loc["ll", "mean"] == -2.816
+    assert boston.loc["rmse", "printed"] == "3.52 ± 0.804"
+
+
+def test_navals_exponents_are_found() -> None:
+    doubts = [doubt for doubt in ledger.published_doubts(ledger.published()) if doubt.is_impossible]
+    assert {doubt.dataset for doubt in doubts} == {"naval"}
+    assert found(doubts, "exponent") == {(method, "rmse") for method in ledger.ENTRIES}
+    readings = {doubt.method: doubt.reading for doubt in doubts if doubt.check == "exponent"}
+    assert readings["SIP_BNN"] == pytest.approx(1.73e-4)
+    assert found(doubts, "range") == {("fBNN_BNN", "crps"), ("VIP", "crps"), ("SIP_NS", "crps")}
+    assert found(doubts, "mark") == found(doubts, "range")
+
+
+def test_published_ranks_sum_as_they_must_and_a_changed_one_is_found() -> None:
+    table = ledger.published()
+    ranks = table[table["dataset"] == ledger.AVERAGE_RANK]
+    assert plausibility.check_rank_sums(ranks) == []
+    changed = ranks.assign(mean=ranks["mean"].where(ranks["method"] != "VIP", ranks["mean"] + 0.1))
+    assert {doubt.metric for doubt in plausibility.check_rank_sums(changed)} == {"rmse", "ll", "crps"}
+
+
+def test_possible_tables_raise_no_doubt() -> None:
+    # Calibrated, over-confident by 3, under-confident by 2.
+    rows = [*gaussian_rows("d", "a", 2.0, 2.0), *gaussian_rows("d", "b", 3.0, 1.0), *gaussian_rows("d", "c", 1.0, 2.0)]
+    assert plausibility.check_table(pd.DataFrame(rows)) == []
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0, 100.0])
+def test_a_wrong_unit_of_the_errors_is_found_and_undone(factor: float) -> None:
+    rows = [row for name, size in (("a", 2.0), ("b", 3.0), ("c", 2.5)) for row in gaussian_rows("d", name, size, size)]
+    table = pd.DataFrame(rows)
+    wrong = table.assign(mean=table["mean"].where(table["metric"] != "rmse", table["mean"] * factor))
+    doubts = [doubt for doubt in plausibility.check_table(wrong) if doubt.check == "exponent"]
+    assert {doubt.method: doubt.reading for doubt in doubts} == pytest.approx({"a": 2.0, "b": 3.0, "c": 2.5})
+
+
+def test_a_likelihood_beyond_its_error_is_found() -> None:
+    table = pd.DataFrame(gaussian_rows("d", "a", 2.0, 2.0))
+    lifted = table.assign(mean=table["mean"] + 2.0 * (table["metric"] == "ll"))
+    assert found(plausibility.check_table(lifted), "cap") == {("a", "ll")}
+
+
+def test_nothing_may_beat_the_true_conditional() -> None:
+    oracle = plausibility.oracles()["bimodal"]
+    rows = [{"dataset": "bimodal[num_train=500]", "method": "a", "metric": key, "mean": value, "error": 0.01}
+            for key, value in oracle.items()]  # fmt: skip
+    assert found(plausibility.check_table(pd.DataFrame(rows)), "oracle") == set()
+    better = [{**row, "mean": row["mean"] + (0.1 if row["metric"] == "ll" else -0.1)} for row in rows]
+    assert found(plausibility.check_table(pd.DataFrame(better)), "oracle") == {("a", "rmse"), ("a", "ll"), ("a", "crps")}
+
+
+def _absolute_mean(difference: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """E|D| for D ~ N(difference, scale²)."""
+    z = difference / scale
+    return np.asarray(2 * scale * stats.norm.pdf(z) + difference * (2 * stats.norm.cdf(z) - 1))
+
+
+@pytest.mark.parametrize("dataset", synthetic.DATASETS, ids=lambda dataset: dataset.name)
+def test_shipped_oracles_are_the_scores_of_the_true_conditional(dataset: synthetic.Synthetic) -> None:
+    x = dataset.low + (np.arange(2000) + 0.5) / 2000 * (dataset.high - dataset.low)
+    loc, scale = dataset.oracle(x)  # [S, N]
+    z = np.linspace(-8, 8, 801)
+    y = loc[:, :, None] + scale[:, :, None] * z  # [S, N, Z]
+    density = np.mean([stats.norm.pdf(y, m[None, :, None], s[None, :, None]) for m, s in zip(loc, scale, strict=True)], 0)
+    ll = (np.log(density) * stats.norm.pdf(z) * (z[1] - z[0])).sum(-1).mean()
+    variance = (scale**2 + loc**2).mean(0) - loc.mean(0) ** 2
+    pairs = [_absolute_mean(loc[i] - loc[j], np.hypot(scale[i], scale[j])) for i in range(len(loc)) for j in range(len(loc))]
+    shipped = plausibility.oracles()[dataset.name]
+    assert shipped["ll"] == pytest.approx(ll, abs=5e-3)
+    assert shipped["rmse"] == pytest.approx(math.sqrt(variance.mean()), rel=1e-3)
+    assert shipped["crps"] == pytest.approx(0.5 * np.mean(pairs), rel=1e-3)
+
+
+def test_every_published_number_gets_a_verdict(full_store: Path) -> None:
+    lines = ledger.ledger(Overview(results.load(full_store)))
+    assert len(lines) == 189
+    assert sum(ledger.counts(lines).values()) == 189
+    by_key = {(line.dataset, line.metric, line.method): line for line in lines}
+    assert by_key["boston", "rmse", "SIP_NS"].verdict == "not run"  # only the other prior is in the store
+    assert by_key["naval", "rmse", "BBB"].verdict == "implausible as printed"
+    assert "3.02e−4" in by_key["naval", "rmse", "BBB"].why
+    assert by_key["boston", "ll", "BBB"].entry == "bbb"
+
+
+def published_row(mean: float, spread: float, metric: str = "rmse") -> dict[str, Any]:
+    return {"metric": metric, "mean": mean, "spread": spread}
+
+
+def own_row(mean: float, spread: float, splits: int = 20) -> pd.Series:
+    return pd.Series({"mean": mean, "standard_deviation": spread, "splits": splits})
+
+
+@pytest.mark.parametrize(
+    ("metric", "ours", "verdict"),
+    [("rmse", 2.6, "reproduced"), ("rmse", 1.0, "better"), ("rmse", 4.0, "worse"), ("ll", 4.0, "better")],
+)
+def test_verdicts(metric: str, ours: float, verdict: str) -> None:
+    # Standard error of the difference: √(2 · 0.5² · 0.3) = 0.39.
+    given, why = ledger.compare(published_row(2.5, 0.5, metric), own_row(ours, 0.5), 0.25)
+    assert given == verdict
+    assert "standard errors" in why
+
+
+def test_own_ranks_are_compared_only_when_all_seven_methods_ran(make_store: MakeStore) -> None:
+    entries = ("bbb", "avb", "aadm", "fbnn[prior=bnn]", "vip", "sip[prior=bnn]", "sip[prior=ns]")
+    overview = Overview(results.load(make_store(entries=entries, datasets={"boston": 9.0, "wine": 0.8})))
+    ranks = [line for line in ledger.ledger(overview) if line.dataset == ledger.AVERAGE_RANK]
+    assert {line.verdict for line in ranks} <= {"reproduced", "better", "worse"}
+    assert sum(line.ours for line in ranks if line.metric == "ll") == pytest.approx(28.0)
+    fewer = Overview(results.load(make_store("fewer", entries=entries[:3], datasets={"boston": 9.0})))
+    assert {line.verdict for line in ledger.ledger(fewer) if line.dataset == ledger.AVERAGE_RANK} == {"not run"}
+
+
+def test_own_results_are_checked_too(make_store: MakeStore) -> None:
+    # Skill 0.29 of a spread of 5.2 on `bimodal`: far below the irreducible error of 5.35.
+    overview = Overview(results.load(make_store(entries=("bbb", "sip", "vip"), datasets={"bimodal": 5.2})))
+    assert ("bbb", "rmse") in found(ledger.own_doubts(overview), "oracle")

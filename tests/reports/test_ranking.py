@@ -1,0 +1,124 @@
+"""Means and ranks on bare tables."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fsibench.reports import ranking
+
+
+def long_table(rows: list[tuple[str, str, int, float]]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["entry", "dataset", "split", "value"])
+
+
+def grid_table(values: dict[str, list[float]], datasets: tuple[str, ...] = ("x", "y")) -> pd.DataFrame:
+    """entry -> values over datasets x two splits."""
+    keys = [(dataset, split) for dataset in datasets for split in (0, 1)]
+    return long_table([(e, *key, v) for e, column in values.items() for key, v in zip(keys, column, strict=True)])
+
+
+def test_mean_rank_averages_over_dataset_and_split() -> None:
+    table = grid_table({"a": [1.0, 1.0, 1.0, 9.0], "b": [2.0, 2.0, 2.0, 1.0]})
+    blocks = ranking.complete_blocks(table)
+    assert ranking.mean_rank(blocks.values, larger_is_better=False).to_dict() == {"a": 1.25, "b": 1.75}
+    assert ranking.mean_rank(blocks.values, larger_is_better=True).to_dict() == {"a": 1.75, "b": 1.25}
+
+
+def test_rank_of_means_can_reverse_the_order() -> None:
+    # a wins three blocks of four but loses both data sets on average.
+    table = grid_table({"a": [1.0, 5.0, 1.0, 5.0], "b": [2.0, 2.0, 2.0, 2.0]})
+    values = ranking.complete_blocks(table).values
+    assert ranking.rank_of_means(values, larger_is_better=False).to_dict() == {"a": 2.0, "b": 1.0}
+
+
+def test_equal_scores_share_the_mean_of_their_ranks() -> None:
+    values = ranking.complete_blocks(grid_table({"a": [1.0] * 4, "b": [1.0] * 4, "c": [0.0] * 4})).values
+    assert ranking.mean_rank(values, larger_is_better=False).to_dict() == {"a": 2.5, "b": 2.5, "c": 1.0}
+
+
+def test_a_failed_cell_ranks_last_and_two_share_the_last_places() -> None:
+    table = grid_table({"a": [math.nan] * 4, "b": [5.0, math.nan, 5.0, 5.0], "c": [9.0] * 4})
+    ranks = ranking.ranks(ranking.complete_blocks(table).values, larger_is_better=False)
+    assert ranks.iloc[0].to_dict() == {"a": 3.0, "b": 1.0, "c": 2.0}
+    assert ranks.iloc[1].to_dict() == {"a": 2.5, "b": 2.5, "c": 1.0}
+
+
+def test_constant_replaces_failed_cells_in_means() -> None:
+    table = grid_table({"a": [1.0, math.nan, 1.0, 1.0], "constant": [4.0, 5.0, 4.0, 4.0]})
+    blocks = ranking.complete_blocks(table)
+    means = ranking.dataset_means(blocks.values, blocks.constant)
+    assert means.loc["x", "a"] == 3.0  # (1 + 5)/2
+
+
+def test_without_constant_an_entry_with_failures_ranks_last_among_means() -> None:
+    table = grid_table({"a": [1.0, math.nan, 1.0, 1.0], "b": [2.0, 2.0, 2.0, 2.0]})
+    blocks = ranking.complete_blocks(table)
+    assert blocks.constant is None
+    ranks = ranking.ranks_of_dataset_means(blocks.values, larger_is_better=False)
+    assert ranks.loc["x"].to_dict() == {"a": 2.0, "b": 1.0}
+    assert ranks.loc["y"].to_dict() == {"a": 1.0, "b": 2.0}
+
+
+def test_a_block_that_one_entry_has_not_run_is_ranked_for_nobody() -> None:
+    table = grid_table({"a": [1.0] * 4, "b": [2.0] * 4})
+    table = table[~((table["entry"] == "b") & (table["dataset"] == "y") & (table["split"] == 1))]
+    blocks = ranking.complete_blocks(table)
+    assert len(blocks.values) == 3
+    assert blocks.num_incomplete == 1
+    assert blocks.unranked == []
+
+
+def test_an_entry_that_was_hardly_run_is_set_aside() -> None:
+    full = grid_table({"a": [1.0] * 4, "b": [2.0] * 4, "c": [3.0] * 4})
+    partial = full[(full["entry"] != "c") | ((full["dataset"] == "x") & (full["split"] == 0))]
+    blocks = ranking.complete_blocks(partial)
+    assert blocks.unranked == ["c"]
+    assert len(blocks.values) == 4
+    everyone = ranking.complete_blocks(partial, entries=["a", "b", "c"])
+    assert len(everyone.values) == 1
+
+
+def test_constant_replaces_failures_even_when_it_is_not_ranked() -> None:
+    table = grid_table({"a": [1.0, math.nan, 1.0, 1.0], "b": [2.0] * 4, "constant": [4.0, 5.0, 4.0, 4.0]})
+    table = table[(table["entry"] != "constant") | (table["dataset"] == "x")]
+    blocks = ranking.complete_blocks(table, entries=["a", "b"])
+    assert ranking.dataset_means(blocks.values, blocks.constant).loc["x", "a"] == 3.0
+
+
+def test_standard_error_is_over_splits_after_averaging_seeds() -> None:
+    rows = [("a", "x", split, seed, float(split + 10 * seed)) for split in range(3) for seed in range(2)]
+    table = pd.DataFrame(rows, columns=["entry", "dataset", "split", "seed", "value"])
+    values = table.pivot(index=["dataset", "split", "seed"], columns="entry", values="value")
+    row = ranking.summary(values, None, values.notna()).loc[("x", "a")]
+    assert row["mean"] == 6.0
+    assert row["standard_deviation"] == 1.0
+    assert row["standard_error"] == pytest.approx(1 / math.sqrt(3))
+    assert row["splits"] == 3
+
+
+def test_summary_counts_failures_and_replacements() -> None:
+    table = grid_table({"a": [1.0, math.nan, 1.0, 1.0], "constant": [4.0, 5.0, 4.0, 4.0]})
+    values = table.pivot(index=["dataset", "split"], columns="entry", values="value")
+    known = values.notna() | True
+    row = ranking.summary(values, values["constant"], known).loc[("x", "a")]
+    assert (row["failed"], row["imputed"], row["cells"], row["mean"]) == (1, 1, 2, 3.0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.floats(-10, 10) | st.just(math.nan), min_size=3, max_size=3), min_size=1, max_size=6))
+def test_ranks_of_a_row_always_sum_to_the_same(rows: list[list[float]]) -> None:
+    ranks = ranking.ranks(pd.DataFrame(rows, columns=list("abc")), larger_is_better=True)
+    np.testing.assert_allclose(ranks.sum(axis=1), 6.0)
+
+
+def test_scores_that_differ_in_the_last_bit_are_equal() -> None:
+    values = pd.DataFrame({"a": [0.1 + 0.2, 0.0], "b": [0.3, 1e-30], "c": [0.30001, -1.0]})
+    ranks = ranking.ranks(values, larger_is_better=False)
+    assert ranks.iloc[0].to_dict() == {"a": 1.5, "b": 1.5, "c": 3.0}
+    assert ranks.iloc[1].to_dict() == {"a": 2.0, "b": 3.0, "c": 1.0}

@@ -1,0 +1,139 @@
+"""Reading a store: conditions, outcomes, curves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fsibench.errors import UsageError
+from fsibench.reports import results
+from fsibench.reports.anytime import Anytime, quartiles, shares_of_targets, time_grid
+from fsibench.reports.overview import Overview
+from fsibench.store import Store
+
+MakeStore = Callable[..., Path]
+
+
+def test_final_scores_are_those_of_the_store(make_store: MakeStore) -> None:
+    path = make_store(entries=("bbb", "constant"), datasets={"boston": 9.0})
+    loaded = results.load(path)
+    with Store.read(path) as store:
+        finals = store.evaluations(only_final=True).set_index("cell").loc[loaded.cells["id"]]
+    for metric in ("rmse", "ll", "crps", "sharpness"):
+        np.testing.assert_array_equal(loaded.final(metric), finals[metric])
+
+
+def test_failed_cells_have_no_final_score_and_unfinished_ones_are_not_in_the_table(make_store: MakeStore) -> None:
+    failures = {("bbb", "boston", 0): "diverged", ("bbb", "boston", 1): "interrupted"}
+    loaded = results.load(make_store(entries=("bbb", "constant"), datasets={"boston": 9.0}, failures=failures))
+    table = loaded.table(loaded.final("rmse")).set_index(["entry", "split"])["value"]
+    assert np.isnan(table["bbb", 0])
+    assert ("bbb", 1) not in table.index
+    assert np.isfinite(table["bbb", 2])
+
+
+def test_a_report_shows_one_condition_per_data_set_and_names_the_others(make_store: MakeStore) -> None:
+    path = make_store(entries=("bbb", "constant"), datasets={"boston": 9.0}, splits=3)
+    make_store(entries=("bbb",), datasets={"boston": 9.0}, splits=2, budget="60s")  # the same file
+    loaded = results.load(path)
+    assert set(loaded.cells["budget"]) == {"20s"}
+    assert len(loaded.left_out) == 1
+    assert "2 cells with scheme paper, budget 60s" in loaded.left_out[0]
+    assert set(results.load(path, {"budget": "60s"}).cells["budget"]) == {"60s"}
+    with pytest.raises(UsageError, match="no cell has budget '7s'"):
+        results.load(path, {"budget": "7s"})
+
+
+def test_score_at_a_time_is_that_of_the_last_evaluation_before_it(make_store: MakeStore) -> None:
+    path = make_store(entries=("bbb", "constant"), datasets={"boston": 9.0}, splits=1)
+    loaded = results.load(path)
+    anytime = Anytime.shared(loaded, 30)
+    with Store.read(path) as store:
+        rows = store.evaluations()
+    for index, cell in enumerate(loaded.cells["id"]):
+        curve = rows[rows["cell"] == cell]
+        for column, seconds in enumerate(anytime.seconds[index]):
+            before = curve[curve["train_seconds"] <= seconds * (1 + 1e-9)]
+            expected = before["crps"].iloc[-1] if len(before) else np.nan
+            np.testing.assert_equal(anytime.values("crps")[index, column], expected)
+
+
+def test_a_failed_cell_has_scores_until_it_fails(make_store: MakeStore) -> None:
+    failures = {("bbb", "boston", 0): "diverged"}
+    path = make_store(entries=("bbb", "constant"), datasets={"boston": 9.0}, splits=1, failures=failures)
+    loaded = results.load(path)
+    anytime = Anytime.shared(loaded, 30)
+    row = int(np.flatnonzero(loaded.failed)[0])
+    values, end = anytime.values("rmse")[row], loaded.end_seconds[row]
+    before = anytime.seconds[row] < end
+    assert np.isfinite(values[before]).any()
+    assert np.isnan(values[~before]).all()
+
+
+def test_the_grid_ends_at_the_last_evaluation_and_spans_four_decades_at_most() -> None:
+    grid = time_grid(np.array([1e-6, 0.5, 20.0]), 10)
+    assert grid[-1] == pytest.approx(20.0)
+    assert grid[0] == pytest.approx(2e-3)
+    assert time_grid(np.zeros(0), 5).tolist() == [1.0]
+
+
+def test_quartiles_are_numpys_where_at_least_half_are_present() -> None:
+    values = np.array([[1.0, np.nan, np.nan], [2.0, 5.0, np.nan], [4.0, 6.0, np.nan], [9.0, 7.0, 1.0]])
+    middle, low, high = quartiles(values)
+    np.testing.assert_allclose(middle, [3.0, 6.0, np.nan])
+    np.testing.assert_allclose(low, [np.quantile(values[:, 0], 0.25), 5.5, np.nan])
+    np.testing.assert_allclose(high, [np.quantile(values[:, 0], 0.75), 6.5, np.nan])
+
+
+def test_share_of_targets_grows_and_the_best_entry_ends_high(full_store: Path) -> None:
+    overview = Overview(results.load(full_store))
+    shares = shares_of_targets(overview, Anytime.shared(overview.results, 20), "rmse")
+    assert all((np.diff(share) >= 0).all() for share in shares.values())
+    final = {entry: share[-1] for entry, share in shares.items()}
+    assert max(final, key=lambda entry: final[entry]) == "aadm"
+    assert final["constant"] < 0.2
+
+
+def test_calibration_error_of_uniform_counts_is_zero_and_of_a_point_mass_a_half() -> None:
+    point = np.zeros(20)
+    point[0] = 50.0
+    assert results.calibration_error(np.full(20, 7.0)) == pytest.approx(0.0, abs=1e-12)
+    assert results.calibration_error(point) == pytest.approx(0.5)
+
+
+def test_chance_level_of_the_calibration_error_is_as_stated() -> None:
+    generator = np.random.default_rng(0)
+    counts = generator.multinomial(200, np.full(20, 0.05), size=4000).astype(float)
+    assert results.calibration_error(counts).mean() == pytest.approx(0.31 / np.sqrt(200), rel=0.05)
+
+
+def test_an_empty_store_is_reported_without_a_crash(tmp_path: Path) -> None:
+    from fsibench.reports import site, terminal
+
+    path = tmp_path / "empty.sqlite"
+    with Store.create(path):
+        pass
+    assert "no results" in terminal.render(path)
+    assert site.build(path, tmp_path / "site").is_file()
+
+
+def test_a_store_with_only_unfinished_cells_is_reported_without_a_crash(make_store: MakeStore, tmp_path: Path) -> None:
+    from fsibench.reports import site, terminal
+
+    failures = {("bbb", "boston", split): "running" for split in range(3)}
+    path = make_store(entries=("bbb",), datasets={"boston": 9.0}, failures=failures)
+    assert "No dataset × split" in terminal.render(path)
+    assert site.build(path, tmp_path / "site").is_file()
+
+
+def test_a_store_of_one_cell_is_reported(make_store: MakeStore, tmp_path: Path) -> None:
+    from fsibench.reports import site, terminal
+
+    path = make_store(entries=("bbb",), datasets={"boston": 9.0}, splits=1)
+    assert "bbb" in terminal.render(path)
+    page = site.build(path, tmp_path / "site", formats=()).read_text(encoding="utf-8")
+    assert json.dumps("bbb") in page
