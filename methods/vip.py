@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.divergences import alpha_energy
-from fsibench.blocks.gaussian import linear_posterior_from_moments, low_rank_log_evidence
+from fsibench.blocks.gaussian import linear_posterior_from_moments, low_rank_log_evidence, standard_kl
 from fsibench.blocks.likelihoods import LOG_2PI, gaussian_log_density, noise_variance
 from fsibench.blocks.networks import MLP, DropoutMasks, kept_scale, num_weights, sampled_network, weight_shapes
 from fsibench.blocks.priors import BNNPrior, Prior
@@ -80,8 +80,8 @@ class VIP(Method):
     # sd of a Gaussian hyper-prior on θ, in units of its start: weight means around 0, log scales; 0 means none
     hyperprior: float = 0.0
     prediction: Literal["q", "exact"] = "exact"  # of a: the variational q, or the linear model's posterior given θ
-    num_functions: int = 100  # S in training, and in prediction with basis=fixed
-    num_test_functions: int = 400  # S in prediction with basis=fresh
+    num_functions: int = 100  # S
+    num_test_bases: int = 5  # predictions with basis=fresh are a mixture over so many sets of S functions
     num_posterior_rows: int = 20_000  # exact prediction conditions on at most so many training rows
     hidden_units: int = 50
     num_noise: int = 10  # inputs of noise, with prior=ns
@@ -117,11 +117,11 @@ class LinearisedProcess:
             self.first_log_scales = self.prior.log_scales.detach().clone()
         self.log_noise = leaf(torch.full((1,), options.initial_log_noise, dtype=train.x.dtype, device=train.x.device))
         fresh = options.basis == "fresh"
-        num_functions = options.num_test_functions if fresh else options.num_functions
         # The functions of predictions, and with basis=fixed those of training: frozen for the whole run.
-        self.basis_noise = self.prior.draw_noise(num_functions, generator)
+        num_bases = options.num_test_bases if fresh else 1
+        self.bases = [self.prior.draw_noise(options.num_functions, generator) for _ in range(num_bases)]
         self.posterior_rows = some_rows(len(train), options.num_posterior_rows, generator)
-        S = 0 if fresh else num_functions
+        S = 0 if fresh else options.num_functions
         normal = torch.randn(S, generator=generator, dtype=train.x.dtype, device=train.x.device)
         self.frozen_coefficients = normal  # a₀, for regulariser=released
         self.q_mean = leaf(torch.zeros_like(normal))  # μ
@@ -149,7 +149,7 @@ class LinearisedProcess:
         if self.options.basis == "fresh":
             mean, features = self.features(batch.x, self.prior.draw_noise(self.options.num_functions, generator))
             return scale * self.log_evidence(batch.y, mean, features)
-        mean, features = self.features(batch.x, self.basis_noise)
+        mean, features = self.features(batch.x, self.bases[0])
         energy = self.energy(batch.y, mean, features)
         penalty = self.options.regulariser_weight * self.penalty(batch.y, mean, features)
         return scale * (energy - penalty) - self.kl()
@@ -186,9 +186,8 @@ class LinearisedProcess:
         return self.q_factor.tril(-1) + self.q_factor.diagonal().exp().diag_embed()
 
     def kl(self) -> Tensor:
-        """KL[N(μ, L Lᵀ) ‖ N(0, I)] = ½ (‖L‖² + ‖μ‖² − S) − Σ log L_ii"""
-        spread = self.factor().square().sum() + self.q_mean.square().sum() - len(self.q_mean)
-        return 0.5 * spread - self.q_factor.diagonal().sum()
+        """KL[q(a) ‖ N(0, I)]"""
+        return standard_kl(self.q_mean, self.factor())
 
     def penalty(self, y: Tensor, mean: Tensor, features: Tensor) -> Tensor:
         if self.options.regulariser == "paper":
@@ -201,15 +200,15 @@ class LinearisedProcess:
 
     # Predictions --------------------------------------------------------------------------------------------------
 
-    def coefficients(self) -> tuple[Tensor, Tensor]:
-        """Posterior of a in float64: its mean [S] and a root R [S, S] of its covariance R Rᵀ."""
+    def coefficients(self, basis: Tensor) -> tuple[Tensor, Tensor]:
+        """Posterior of a on these functions, in float64: its mean [S] and a root R [S, S] of its covariance R Rᵀ."""
         if self.options.prediction == "q":
             return self.q_mean.double(), self.factor().double()
-        S = len(self.basis_noise)
+        S = len(basis)
         gram = torch.zeros(S, S, dtype=torch.float64, device=self.train.x.device)
         projection = torch.zeros_like(gram[0])
         for rows in self.posterior_rows.split(CHUNK_ROWS):
-            mean, features = self.features(self.train.x[rows], self.basis_noise)
+            mean, features = self.features(self.train.x[rows], basis)
             features = features.double()
             gram += features.mT @ features
             projection += features.mT @ (self.train.y[rows] - mean).double()
@@ -219,26 +218,36 @@ class LinearisedProcess:
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        mean_a, root = self.coefficients()
+        """One Gaussian for each set of basis functions."""
+        moments = torch.stack([self.moments(x, basis) for basis in self.bases], 1).to(x.dtype)  # [2, bases, N]
+        return Predictive(moments[0], moments[1])
+
+    def moments(self, x: Tensor, basis: Tensor) -> Tensor:
+        """Mean and standard deviation of y at each row: [2, N]."""
+        mean_a, root = self.coefficients(basis)
         parts = []
         for rows in x.split(CHUNK_ROWS):
-            mean, features = self.features(rows, self.basis_noise)
+            mean, features = self.features(rows, basis)
             features = features.double()
             variance = (features @ root).square().sum(-1) + self.nugget + self.noise
             parts.append(torch.stack([mean + features @ mean_a, variance.sqrt()]))
-        loc, scale = torch.cat(parts, 1).to(x.dtype)
-        return Predictive(loc[None], scale[None])
+        return torch.cat(parts, 1)
 
     @torch.no_grad()
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
-        mean_a, root = self.coefficients()
-        eps = torch.randn(num_draws, len(mean_a), generator=generator, dtype=torch.float64, device=x.device)
-        a = mean_a + eps @ root.mT  # [num_draws, S]
-        parts = []
-        for rows in x.split(CHUNK_ROWS):
-            mean, features = self.features(rows, self.basis_noise)
-            parts.append(mean + a @ features.double().mT)
-        return torch.cat(parts, 1).to(x.dtype)
+        """Functions m + Φ a, drawn from the sets of basis functions in turn."""
+        draws = torch.empty(num_draws, len(x), dtype=x.dtype, device=x.device)
+        for index, basis in enumerate(self.bases):
+            mean_a, root = self.coefficients(basis)
+            count = len(draws[index :: len(self.bases)])
+            eps = torch.randn(count, len(mean_a), generator=generator, dtype=torch.float64, device=x.device)
+            a = mean_a + eps @ root.mT  # [count, S]
+            parts = []
+            for rows in x.split(CHUNK_ROWS):
+                mean, features = self.features(rows, basis)
+                parts.append(mean + a @ features.double().mT)
+            draws[index :: len(self.bases)] = torch.cat(parts, 1).to(x.dtype)
+        return draws
 
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:

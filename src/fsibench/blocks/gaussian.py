@@ -64,3 +64,8 @@ def gaussian_kl(mean_q: Tensor, L_q: Tensor, mean_p: Tensor, L_p: Tensor) -> Ten
     log_determinants = L_p.diagonal().log().sum() - L_q.diagonal().log().sum()
     quadratic = whitened_mean.square().sum() + whitened_factor.square().sum() - mean_q.shape[0]
     return 0.5 * quadratic + log_determinants
+
+
+def standard_kl(mean: Tensor, L: Tensor) -> Tensor:
+    """KL[N(μ, L Lᵀ) ‖ N(0, I)] = ½ (‖L‖² + ‖μ‖² − S) − Σ log L_ii, for a lower-triangular L with positive diagonal."""
+    return 0.5 * (L.square().sum() + mean.square().sum() - len(mean)) - L.diagonal().log().sum()

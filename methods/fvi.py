@@ -1,0 +1,243 @@
+"""Functional variational inference with stochastic process generators: a reconstruction.
+
+Ma and Hernández-Lobato: Functional variational inference based on stochastic process generators, NeurIPS 2021. No code
+was released; this is a method with the published properties, not a copy: two stages, generators that are Bayesian
+linear models on deterministic networks, shared by prior and posterior so that their divergence is cheap, prior
+parameters not learned from the posterior's objective, only draws of the prior needed. Entries are labelled so.
+
+Generator, with h ~ N(0, I_K) and independent ν(x) ~ N(0, s²(x)) so that marginals have full rank:
+
+    f(x) = b(x) + φ(x)ᵀh + ν(x),   [φ, b, log s] one network of x
+
+Stage one fits the network to draws of the prior at random grids X, by maximum likelihood of the generator's Gaussian
+marginal, Σ_s log N(f_s(X) | b, ΦΦᵀ + diag s²); `trace` reports the relative error of its mean, variance and
+covariance on fresh grids. Grids are training rows and points of the widened box around them, in equal parts.
+
+Stage two freezes the network and replaces N(0, I) by q(h) = N(μ, L Lᵀ); ν stays at its prior. On any grid
+
+    KL[q(f^X) ‖ p(f^X)] ≤ KL[q(h) ‖ N(0, I)]                                                     (data processing)
+
+with equality once the grid determines h, so the bound needs no grid. Maximised, the noise σ² learned with it:
+
+    N/B Σ_n e_α(n) − KL[q(h) ‖ N(0, I)]
+
+Priors: `gp`, the ARD RBF process of highest evidence on the training rows (fitted first, on the clock), or `bnn`, a
+fixed Bayesian network of unit scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.gaussian import factor, standard_kl
+from fsibench.blocks.kernels import GaussianProcess, fitted_process
+from fsibench.blocks.likelihoods import LOG_2PI, noise_variance
+from fsibench.blocks.networks import MLP
+from fsibench.blocks.priors import BNNPrior, Prior
+from fsibench.blocks.training import Optimiser, Schedule, leaf
+from fsibench.contract import Budget, Data, Method
+from fsibench.predictive import Predictive
+
+CHUNK_ROWS = 2000
+# ν's variance relative to the prior's: below it the generator's covariance would be singular.
+SMALLEST_RESIDUAL = 1e-4
+
+
+@dataclass(frozen=True)
+class FVI(Method):
+    """Two-stage functional VI: a generator fitted to prior draws, then its latent variables to the data."""
+
+    name: ClassVar[str] = "fvi"
+    paper: ClassVar[str] = "Ma and Hernández-Lobato, Functional VI based on stochastic process generators, NeurIPS 2021"
+    note: ClassVar[str] = "reconstruction"
+
+    prior: Literal["gp", "bnn"] = "gp"
+    num_basis: int = 100  # K
+    hidden_units: int = 100
+    alpha: float = 0.5
+    prior_share: float = 0.6  # of the budget, for the prior and stage one
+    prior_steps: int = 4000  # at most, of stage one; with a budget of steps also no more than those
+    num_functions: int = 64  # prior draws per step of stage one
+    grid_size: int = 100
+    prior_learning_rate: float = 3e-3
+    batch_size: int = 100
+    learning_rate: float = 1e-2
+    schedule: Schedule = "cosine"
+    initial_log_noise: float = -2.0
+    gp_rows: int = 1000  # at most so many rows fit the GP prior
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[PosteriorGenerator]:
+        prior = self.make_prior(train, budget, generator)
+        grids = Grids(train, self.grid_size)
+        shared = fitted_generator(self, prior, grids, budget, generator)
+        errors = moment_errors(shared, prior, grids, generator)
+        model = PosteriorGenerator(self, shared, prior, errors, len(train))
+        optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
+        start = budget.fraction
+        for batch in train.batches(self.batch_size, generator):
+            fraction = (budget.fraction - start) / max(1.0 - start, 1e-9)
+            model.last_loss = optimiser.minimise(-model.objective(batch) / len(train), fraction)
+            yield model
+
+    def make_prior(self, train: Data, budget: Budget, generator: torch.Generator) -> GaussianProcess | Prior:
+        if self.prior == "gp":
+            limit = 0.5 * self.prior_share
+            rows = torch.randperm(len(train), generator=generator, device=train.x.device)[: self.gp_rows]
+            return fitted_process(train.x[rows], train.y[rows], stop=lambda: budget.fraction > limit)
+        return BNNPrior(train.num_inputs, generator, mean_scale=0.0, log_scale=None, dtype=train.x.dtype)
+
+
+class Grids:
+    """Where processes are compared: half training rows, half uniform points of the box, widened by half its range."""
+
+    def __init__(self, train: Data, size: int) -> None:
+        self.x, self.size = train.x, size
+        low, high = train.x.amin(0), train.x.amax(0)
+        self.low, self.range = low - 0.5 * (high - low), 2.0 * (high - low)
+
+    def draw(self, generator: torch.Generator) -> Tensor:
+        """[size, D]; rows are drawn with replacement, so small data give full grids too."""
+        near = self.size // 2
+        rows = torch.randint(len(self.x), (near,), generator=generator, device=self.x.device)
+        shape = (self.size - near, self.x.shape[1])
+        uniform = torch.rand(shape, generator=generator, dtype=self.x.dtype, device=self.x.device)
+        return torch.cat([self.x[rows], self.low + self.range * uniform])
+
+
+class Generator:
+    """f(x) = b(x) + φ(x)ᵀh + ν(x): the network behind prior and posterior."""
+
+    def __init__(self, num_inputs: int, num_basis: int, hidden: int, generator: torch.Generator, like: Tensor) -> None:
+        self.num_basis = num_basis
+        self.network = MLP((num_inputs, hidden, hidden, num_basis + 2), None, 0.1, generator, like.dtype)
+
+    def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """φ(x) [N, K], b(x) [N] and the variance s²(x) [N] of ν."""
+        out = self.network(x)
+        # φ of about unit length at the start: a prior variance near one
+        features = out[:, : self.num_basis] / math.sqrt(self.num_basis)
+        return features, out[:, -2], (2.0 * out[:, -1] - 3.0).exp() + SMALLEST_RESIDUAL
+
+    def log_marginal(self, f: Tensor, x: Tensor) -> Tensor:
+        """log N(f | b, ΦΦᵀ + diag s²) of functions f [S, n] at a grid x [n, D]: [S], in float64."""
+        features, mean, residual = (part.double() for part in self.components(x))
+        scaled = features / residual.sqrt()[:, None]  # D^(−½) Φ
+        C = factor(torch.eye(self.num_basis, dtype=scaled.dtype, device=scaled.device) + scaled.mT @ scaled)
+        r = (f.double() - mean) / residual.sqrt()  # [S, n]
+        c: Tensor = torch.linalg.solve_triangular(C, (r @ scaled).mT, upper=False)  # [K, S]
+        quadratic = r.square().sum(1) - c.square().sum(0)
+        log_determinant = residual.log().sum() + 2.0 * C.diagonal().log().sum()
+        return -0.5 * (quadratic + log_determinant + f.shape[1] * LOG_2PI)
+
+
+def fitted_generator(
+    options: FVI, prior: GaussianProcess | Prior, grids: Grids, budget: Budget, generator: torch.Generator
+) -> Generator:
+    """Stage one: maximum likelihood on fresh draws of the prior at fresh grids."""
+    shared = Generator(grids.x.shape[1], options.num_basis, options.hidden_units, generator, grids.x)
+    optimiser = Optimiser([shared.network.flat], options.prior_learning_rate, "cosine")
+    num_steps = min(options.prior_steps, budget.steps or options.prior_steps)
+    for step in range(num_steps):
+        progress = max(step / num_steps, budget.fraction / options.prior_share)
+        if progress >= 1.0:
+            break
+        x = grids.draw(generator)
+        with torch.no_grad():
+            f = prior.draw(x, options.num_functions, generator)
+        optimiser.minimise(-shared.log_marginal(f, x).mean() / len(x), progress)
+    return shared
+
+
+@torch.no_grad()
+def moment_errors(
+    shared: Generator, prior: GaussianProcess | Prior, grids: Grids, generator: torch.Generator
+) -> dict[str, float | Tensor]:
+    """Relative errors of the generator's mean, variance and covariance against 2,000 prior draws on a fresh grid."""
+    x = grids.draw(generator)
+    f = prior.draw(x, 2000, generator).double()
+    features, mean, residual = (part.double() for part in shared.components(x))
+    covariance = features @ features.mT + residual.diag()
+    target = torch.cov(f.mT)
+    scale = target.diagonal().mean().sqrt()
+    return {
+        "prior_mean_error": ((mean - f.mean(0)).square().mean().sqrt() / scale).item(),
+        "prior_variance_error": (covariance.diagonal().mean() / target.diagonal().mean() - 1.0).abs().item(),
+        "prior_covariance_error": ((covariance - target).norm() / target.norm()).item(),
+        "prior_residual_share": (residual.mean() / target.diagonal().mean()).item(),
+    }
+
+
+class PosteriorGenerator:
+    """Stage two: the frozen network with q(h) = N(μ, L Lᵀ) in place of N(0, I)."""
+
+    def __init__(
+        self,
+        options: FVI,
+        shared: Generator,
+        prior: GaussianProcess | Prior,
+        errors: dict[str, float | Tensor],
+        num_data: int,
+    ) -> None:
+        self.options, self.shared, self.prior, self.errors = options, shared, prior, errors
+        self.num_data, self.last_loss = num_data, math.nan
+        flat = shared.network.flat
+        K = options.num_basis
+        self.q_mean = leaf(flat.new_zeros(K))  # μ
+        self.q_factor = leaf(flat.new_zeros(K, K))  # L below its diagonal, on it the log: q starts at the prior
+        self.log_noise = leaf(flat.new_full((1,), options.initial_log_noise))
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [self.q_mean, self.q_factor, self.log_noise]
+
+    def factor(self) -> Tensor:
+        return self.q_factor.tril(-1) + self.q_factor.diagonal().exp().diag_embed()
+
+    def objective(self, batch: Data) -> Tensor:
+        """N/B Σ_n e_α(n) − KL[q(h) ‖ N(0, I)]; higher is better."""
+        with torch.no_grad():
+            components = self.shared.components(batch.x)
+        mean, variance = self.marginals(*components)
+        energy = alpha_energy(batch.y, mean[None], variance, noise_variance(self.log_noise), self.options.alpha)
+        return self.num_data * energy.mean() - standard_kl(self.q_mean, self.factor())
+
+    def marginals(self, features: Tensor, mean: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of f(x) under q: [N] each."""
+        return mean + features @ self.q_mean, (features @ self.factor()).square().sum(1) + residual
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+        parts = [torch.stack(self.marginals(*self.shared.components(rows))) for rows in x.split(CHUNK_ROWS)]
+        mean, variance = torch.cat(parts, 1)
+        return Predictive(mean[None], (variance + noise_variance(self.log_noise)).sqrt()[None])
+
+    @torch.no_grad()
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        features, mean, residual = self.shared.components(x)
+        normal = torch.randn(num_draws, self.options.num_basis, generator=generator, dtype=x.dtype, device=x.device)
+        h = self.q_mean + normal @ self.factor().mT  # [S, K]
+        # ν is independent from input to input, but one value at each: equal rows share it
+        distinct, position = torch.unique(x, dim=0, return_inverse=True)
+        nu = torch.randn(num_draws, len(distinct), generator=generator, dtype=x.dtype, device=x.device)
+        return mean + h @ features.mT + nu[:, position] * residual.sqrt()
+
+    @torch.no_grad()
+    def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        """Draws of the prior that stage one learned from, not of the generator."""
+        return self.prior.draw(x, num_draws, generator).to(x.dtype)
+
+    @torch.no_grad()
+    def trace(self) -> dict[str, float | Tensor]:
+        return {
+            "loss": self.last_loss,
+            "noise": noise_variance(self.log_noise).sqrt().item(),
+            "kl": standard_kl(self.q_mean, self.factor()).item(),
+            **self.errors,
+        }
