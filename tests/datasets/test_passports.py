@@ -16,7 +16,7 @@ from fsibench import registry
 from fsibench.data import Table, TableDataset, prepare
 from fsibench.datasets.tables import DATA, DATASETS, PassportTable
 from fsibench.errors import DataError
-from fsibench.sources.passport import Passport, marks, passports
+from fsibench.sources.passport import Passport, beginning, marks, passports
 
 BUNDLED = ("boston", "concrete", "energy", "energy-cooling", "power", "wine", "yacht", "snelson")
 # rows, inputs, target mean and standard deviation as published with the benchmark; four to six digits
@@ -145,6 +145,16 @@ def test_marks_name_single_columns() -> None:
     other[0, 2] += 1
     differing = [old != new for old, new in zip(marks(right), marks(changed(right, x=other)), strict=True)]
     assert differing == [False, False, True, False, False, False, False]
+
+
+def test_a_table_without_a_known_hash_is_taken_with_a_word_of_doubt() -> None:
+    year = passports(DATA)["year"]
+    rows = np.zeros((10, 90))
+    made_up = Table(rows, rows[:, 0], year.columns, year.target)
+    assert year.doubts(made_up) == "it does not begin like the original table"
+    original = dataclasses.replace(year, begins=beginning(made_up))
+    assert "cannot be verified" in original.doubts(made_up)
+    assert passports(DATA)["boston"].doubts(table("boston")) == ""
 
 
 def test_fingerprints_depend_on_names_and_values_alone() -> None:

@@ -192,7 +192,7 @@ def _from_file(passport: Passport, file: Path, origin: str) -> Table:
         variant = passport.variants.get(table.fingerprint())
         if variant is not None:
             raise _Variant(variant)
-        passport.check(table, str(file))
+        _accept(passport, table, str(file))
     return _moved(passport)
 
 
@@ -213,7 +213,7 @@ def _from_openml(passport: Passport, source: Source, arff: bool) -> Table:
             raw, target = openml_client.fetch(source.id, source.target, source.drop, place, arff=arff)
             raw = _target_last(raw, raw.names.index(target), ())
             table = _kept(passport, _renamed(raw, passport), staging, source.describe(), source.describe())
-        passport.check(table, source.describe())
+        _accept(passport, table, source.describe())
     return _moved(passport)
 
 
@@ -231,7 +231,7 @@ def _from_uci(passport: Passport, source: Source) -> Table:
             with reading as raw:
                 ordered = _target_last(raw, source.target_column, source.drop_columns)
                 table = _kept(passport, _renamed(ordered, passport), staging, source.describe(), url)
-        passport.check(table, url)
+        _accept(passport, table, url)
     return _moved(passport)
 
 
@@ -263,6 +263,12 @@ def _shortened(names: tuple[str, ...]) -> str:
 def _kept(passport: Passport, raw: Raw, staging: Path, origin: str, described: str) -> Table:
     blocks = _at_most(_selected(raw, passport, described), passport, described)
     return cache.write_table(staging, passport.columns, passport.target, blocks, origin)
+
+
+def _accept(passport: Passport, table: Table, origin: str) -> None:
+    passport.check(table, origin)
+    if doubt := passport.doubts(table):
+        logger.warning("%s: %s is taken, but %s", passport.name, origin, doubt)
 
 
 def _moved(passport: Passport) -> Table:

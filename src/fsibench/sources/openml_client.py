@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import socket
+import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -62,16 +63,19 @@ def _client() -> Any:
 
 @contextlib.contextmanager
 def _settings(client: Any, workplace: Path, arff: bool) -> Iterator[None]:
-    """A private cache and the choice between Parquet and ARFF; everything put back afterwards."""
-    cache, skip = client.config._root_cache_directory, os.environ.get("OPENML_SKIP_PARQUET")
-    client.config.set_root_cache_directory(str(workplace))
+    """A private cache, a progress bar on a terminal, Parquet or ARFF; everything put back afterwards."""
+    config, skip = client.config, os.environ.get("OPENML_SKIP_PARQUET")
+    cache, progress = config._root_cache_directory, config.show_progress
+    config.set_root_cache_directory(str(workplace))
+    config.show_progress = progress or sys.stderr.isatty()
     if arff:
         os.environ["OPENML_SKIP_PARQUET"] = "true"
     try:
         with _limit_on_silence():
             yield
     finally:
-        client.config.set_root_cache_directory(str(cache))
+        config.set_root_cache_directory(str(cache))
+        config.show_progress = progress
         if arff:
             os.environ.pop("OPENML_SKIP_PARQUET")
             os.environ.update({} if skip is None else {"OPENML_SKIP_PARQUET": skip})

@@ -18,6 +18,7 @@ import numpy as np
 from fsibench.data import BLOCK_ROWS, Floats, Table
 from fsibench.errors import DataError
 
+BEGINNING_ROWS = 5
 MARK_LENGTH = 8  # hex digits of a column's hash: enough to name the column that differs, short enough to read
 
 
@@ -53,6 +54,7 @@ class Passport:
     target_sd: float | None = None
     sha256: str | None = None
     marks: tuple[str, ...] = ()  # short hash of each column, target last
+    begins: str = ""  # without a sha256: short hash of the first rows, where at least those are known
     variants: Mapping[str, str] = field(default_factory=dict)  # sha256 of near copies in circulation, and what they are
     sources: tuple[Source, ...] = ()
     licence: str = ""
@@ -96,6 +98,14 @@ class Passport:
         if found:
             raise DataError(f"{origin} is not the data set {self.name!r}: {'; '.join(found)}.")
 
+    def doubts(self, table: Table) -> str:
+        """What cannot be vouched for: a passport without a hash knows the shape, and perhaps how the table begins."""
+        if self.sha256 is not None:
+            return ""
+        if self.begins and self.begins != beginning(table):
+            return "it does not begin like the original table"
+        return "its values cannot be verified, since no hash of the original table is known"
+
 
 @functools.cache
 def passports(folder: Path) -> Mapping[str, Passport]:
@@ -107,6 +117,11 @@ def marks(table: Table) -> tuple[str, ...]:
     """Short hash of each column, target last."""
     columns = [table.x[:, column] for column in range(table.x.shape[1])]
     return tuple(_mark(column) for column in [*columns, table.y])
+
+
+def beginning(table: Table) -> str:
+    """Short hash of the first rows."""
+    return _mark(np.column_stack([table.x[:BEGINNING_ROWS], table.y[:BEGINNING_ROWS]]))
 
 
 def _mark(values: Floats) -> str:
