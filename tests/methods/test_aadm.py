@@ -34,11 +34,12 @@ def small(options: AADM) -> AADM:
 
 def after_steps(options: AADM, steps: int) -> Predictive:
     budget = Budget(steps=steps)
-    for posterior in small(options).fit(data(), budget, stream()):
+    fits = iter(small(options).fit(data(), budget, stream()))
+    while not budget.exhausted:
+        posterior = next(fits)
         budget.steps_done += 1
-        if budget.exhausted:
-            break
-    return posterior.predict(data().x, stream(1))
+    predictive: Predictive = posterior.predict(data().x, stream(1))
+    return predictive
 
 
 def test_small_alpha_is_avb() -> None:
@@ -120,7 +121,7 @@ def test_shared_weights_are_used_at_every_point() -> None:
 @pytest.mark.parametrize("weights", ["per_point", "shared"])
 @pytest.mark.parametrize("draws", ["previous", "fresh", "shared"])
 def test_every_way_of_drawing_trains(weights: str, draws: str) -> None:
-    options = AADM(weights=weights, discriminator_draws=draws, num_samples=4)  # type: ignore[arg-type]
+    options = AADM(weights=weights, discriminator_draws=draws, num_samples=4)
     predictive = after_steps(options, 3)
     assert bool(torch.isfinite(predictive.loc).all())
 

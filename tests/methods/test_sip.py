@@ -18,6 +18,7 @@ from fsibench.methods.sip import (
     make_contrast,
     make_prior,
     make_sampler,
+    set_apart,
 )
 
 F64 = torch.float64
@@ -52,13 +53,13 @@ def test_symmetric_kl_trains_the_prior_and_forward_kl_does_not(prior: str, adapt
         contrast.divergence(u, conditional.f_z).backward()
         sizes = [gradient_size(tensor) for tensor in (*process.prior.parameters, process.inducing)]
         assert all((size > 0.0) == (kl == "symmetric") for size in sizes), (kl, sizes)
-        assert gradient_size(process.sampler.parameters[0]) > 0.0  # type: ignore[attr-defined]
+        assert gradient_size(process.sampler.parameters[0]) > 0.0
 
 
 def test_symmetric_kl_is_the_mean_of_both_directions() -> None:
     contrast = make_contrast(SMALL, stream(3), F64)
     u, f = torch.randn(2, 9, 6, generator=stream(4), dtype=F64)
-    logits = contrast.discriminator.log_ratio  # type: ignore[union-attr]
+    logits = contrast.discriminator.log_ratio
     expected = 0.5 * (logits(u).mean() - logits(f).mean())
     torch.testing.assert_close(contrast.divergence(u, f), expected)
 
@@ -67,8 +68,8 @@ def test_adaptive_contrast_of_gaussians_is_their_symmetrised_divergence() -> Non
     """With discriminators at zero, their optimum for Gaussians, two Gaussian divergences remain."""
     contrast = make_contrast(dataclasses.replace(SMALL, adaptive_contrast=True), stream(3), F64)
     with torch.no_grad():
-        contrast.of_q.network.flat.zero_()  # type: ignore[union-attr]
-        contrast.of_p.network.flat.zero_()  # type: ignore[union-attr]
+        contrast.of_q.network.flat.zero_()
+        contrast.of_p.network.flat.zero_()
     u = 0.5 * torch.randn(50_000, 6, generator=stream(4), dtype=F64) + 1.0
     f = torch.randn(50_000, 6, generator=stream(5), dtype=F64)
     # ½ [KL(q‖p) + KL(p‖q)] for N(1, ¼) and N(0, 1), six times
@@ -80,7 +81,9 @@ def test_adaptive_contrast_of_gaussians_is_their_symmetrised_divergence() -> Non
 class LinearPrior(Prior):
     """f(x) = wᵀφ(x), w ~ N(0, I), φ = (1, x, x²): a Gaussian process whose `draws` have exactly its moments."""
 
-    parameters: list[Tensor] = []  # type: ignore[assignment]
+    @property
+    def parameters(self) -> list[Tensor]:
+        return []
 
     def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
         assert num_draws == 6
@@ -116,7 +119,8 @@ def exact_process() -> SparseImplicitProcess:
         if num_draws == 6:
             return with_exact_moments(mean, torch.linalg.cholesky(covariance)) @ features(z).mT
         normal = torch.randn(num_draws, 3, generator=generator, dtype=F64)
-        return (mean + normal @ torch.linalg.cholesky(covariance).mT) @ features(z).mT
+        weights: Tensor = mean + normal @ torch.linalg.cholesky(covariance).mT
+        return weights @ features(z).mT
 
     options = SIP(num_test_samples=6, initial_log_noise=float(torch.tensor(noise).log()), jitter=1e-9)
     return SparseImplicitProcess(options, LinearPrior(), posterior_values, z)
@@ -165,12 +169,12 @@ def test_sampled_conditional_agrees_with_the_analytic_one() -> None:
     options = dataclasses.replace(SMALL, num_posterior_samples=20_000, num_inducing=3, initialisation="released")
     process = model(options)
     with torch.no_grad():
-        process.prior.log_scales.fill_(-1.5)  # type: ignore[attr-defined]
+        process.prior.log_scales.fill_(-1.5)
         _, conditional = process.draw_conditional(data().x, stream(4))
         assert float(conditional.variance.mean()) > 0.01
-        analytic = process.data_term(data().y, conditional, stream(5))
+        analytic = process.data_term(data().y, data().y[:0], conditional, stream(5))
         process.options = dataclasses.replace(options, conditional="sampled")
-        assert float(process.data_term(data().y, conditional, stream(5))) == pytest.approx(float(analytic), abs=0.02)
+        assert float(process.data_term(data().y, data().y[:0], conditional, stream(5))) == pytest.approx(float(analytic), abs=0.02)
 
 
 @pytest.mark.parametrize("preset", sorted(SIP.presets))
@@ -206,7 +210,7 @@ def test_inducing_inputs_start_at_training_inputs_and_move() -> None:
     assert all(bool((row == x).all(1).any()) for row in start)
     fits = iter(SMALL.fit(data(), Budget(steps=2), stream()))
     first, second = (next(fits).trace()["inducing_inputs"] for _ in range(2))
-    assert not torch.equal(first, second)  # type: ignore[arg-type]
+    assert not torch.equal(first, second)
 
 
 def test_more_inducing_points_than_rows_start_near_them() -> None:
@@ -216,3 +220,31 @@ def test_more_inducing_points_than_rows_start_near_them() -> None:
     distances = torch.cdist(start, x).amin(1)
     assert float(distances.max()) < 0.1
     assert len(start.unique(dim=0)) == 10
+
+
+def test_rows_set_apart_train_the_noise_and_nothing_else() -> None:
+    process, apart = model(SMALL), data(10)
+    _, conditional = process.draw_conditional(torch.cat([data().x, apart.x]), stream(4))
+    others = [*process.prior.parameters, process.inducing]
+
+    def gradients(y: Tensor, y_apart: Tensor) -> tuple[list[Tensor], Tensor]:
+        term = process.data_term(y, y_apart, conditional, stream(5))
+        *of_others, of_noise = torch.autograd.grad(term, [*others, process.log_noise], retain_graph=True)
+        return of_others, of_noise
+
+    base, base_noise = gradients(data().y, apart.y)
+    moved_apart, moved_noise = gradients(data().y, apart.y + 1.0)
+    for first, second in zip(base, moved_apart, strict=True):
+        torch.testing.assert_close(first, second)
+    assert not torch.allclose(base_noise, moved_noise)
+    _, noise_of_moved_batch = gradients(data().y + 1.0, apart.y)
+    torch.testing.assert_close(base_noise, noise_of_moved_batch)
+
+
+def test_rows_are_set_apart_once_each_and_only_when_there_are_enough() -> None:
+    whole = data(200)
+    fit, apart = set_apart(whole, 0.1, stream())
+    assert (len(fit), len(apart)) == (180, 20)
+    assert torch.equal(torch.cat([fit.y, apart.y]).sort().values, whole.y.sort().values)
+    fit, apart = set_apart(data(99), 0.1, stream())
+    assert (len(fit), len(apart)) == (99, 0)

@@ -121,7 +121,7 @@ def all_outputs(posterior: Any, x: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_constant_target_keeps_a_positive_noise_for_long(name: str) -> None:
-    method = dataclasses.replace(METHODS[name], learning_rate=0.2, schedule="constant")  # type: ignore[call-arg]
+    method = dataclasses.replace(METHODS[name], learning_rate=0.2, schedule="constant")
     *_, posterior = posteriors(method, ODD_DATA["constant target"], 150)
     predictive = posterior.predict(ODD_DATA["constant target"].x, stream(1))
     assert float(predictive.scale.min()) >= 0.99e-3

@@ -50,7 +50,7 @@ def slopes(loss: Callable[[], Tensor], parameters: Sequence[Tensor]) -> tuple[fl
 
 @pytest.mark.parametrize("prior", ["gaussian", "scale_mixture"])
 def test_bbb(prior: str) -> None:
-    options = BBB(prior=prior, hidden_units=5, initial_log_variance=-2.0)  # type: ignore[arg-type]
+    options = BBB(prior=prior, hidden_units=5, initial_log_variance=-2.0)
     model = MeanFieldNetwork(options, 2, stream(), F64)
     parameters = model.parameters
     if prior == "scale_mixture":  # τ has no part in it
@@ -64,7 +64,7 @@ def test_bbb(prior: str) -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_aadm_and_avb(weights: str, alpha: float) -> None:
     """At a discriminator of zero: elsewhere moments are constants by design, which differences cannot know."""
-    options = AADM(alpha=alpha, weights=weights, num_samples=4, hidden_units=5)  # type: ignore[arg-type]
+    options = AADM(alpha=alpha, weights=weights, num_samples=4, hidden_units=5)
     model = ImplicitWeights(options, 2, stream(), F64)
     discriminator = make_discriminator(options, model.num_weights, stream(), F64)
     with torch.no_grad():
@@ -72,7 +72,8 @@ def test_aadm_and_avb(weights: str, alpha: float) -> None:
 
     def loss() -> Tensor:
         w = model.sampler(model.num_draws(7), stream(3))
-        return 0.02 * model.kl(Moments(w), discriminator) - model.data_term(batch(), w)
+        objective: Tensor = 0.02 * model.kl(Moments(w), discriminator) - model.data_term(batch(), w)
+        return objective
 
     by_autograd, by_differences = slopes(loss, model.parameters)
     assert by_autograd == pytest.approx(by_differences, rel=1e-5)
@@ -83,7 +84,7 @@ def test_aadm_and_avb(weights: str, alpha: float) -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 def test_sip(prior: str, alpha: float, conditional: str) -> None:
     options = SIP(
-        prior=prior, alpha=alpha, conditional=conditional, dropout=0.1,  # type: ignore[arg-type]
+        prior=prior, alpha=alpha, conditional=conditional, dropout=0.1,
         num_inducing=4, num_moment_samples=15, num_posterior_samples=8,
     )  # fmt: skip
     made_prior, sampler = make_prior(options, 2, stream(), F64), make_sampler(options, stream(1), F64)
@@ -93,7 +94,9 @@ def test_sip(prior: str, alpha: float, conditional: str) -> None:
     def loss() -> Tensor:
         generator = stream(3)
         u, given_u = process.draw_conditional(batch().x, generator)
-        return 0.1 * contrast.divergence(u, given_u.f_z) - process.data_term(batch().y, given_u, generator)
+        data_term = process.data_term(batch().y, batch().y[:0], given_u, generator)
+        objective: Tensor = 0.1 * contrast.divergence(u, given_u.f_z) - data_term
+        return objective
 
     parameters = [*made_prior.parameters, *sampler.parameters, process.inducing, process.log_noise]
     by_autograd, by_differences = slopes(loss, parameters)
