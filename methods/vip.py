@@ -78,10 +78,11 @@ class VIP(Method):
     alpha: float = 0.5  # of the energy, with basis=fixed; 0 is the evidence lower bound
     psi: float = 0.0
     # sd of a Gaussian hyper-prior on θ, in units of its start: weight means around 0, log scales; 0 means none
-    hyperprior: float = 0.0
+    hyperprior: float = 2.0
     prediction: Literal["q", "exact"] = "exact"  # of a: the variational q, or the linear model's posterior given θ
-    num_functions: int = 100  # S
-    num_test_bases: int = 5  # predictions with basis=fresh are a mixture over so many sets of S functions
+    num_functions: int = 100  # S in training, and in prediction with basis=fixed
+    num_test_functions: int = 400  # S in prediction with basis=fresh, where predictions are
+    num_test_bases: int = 3  # a mixture over so many sets of functions
     num_posterior_rows: int = 20_000  # exact prediction conditions on at most so many training rows
     hidden_units: int = 50
     num_noise: int = 10  # inputs of noise, with prior=ns
@@ -118,8 +119,8 @@ class LinearisedProcess:
         self.log_noise = leaf(torch.full((1,), options.initial_log_noise, dtype=train.x.dtype, device=train.x.device))
         fresh = options.basis == "fresh"
         # The functions of predictions, and with basis=fixed those of training: frozen for the whole run.
-        num_bases = options.num_test_bases if fresh else 1
-        self.bases = [self.prior.draw_noise(options.num_functions, generator) for _ in range(num_bases)]
+        num_bases, size = (options.num_test_bases, options.num_test_functions) if fresh else (1, options.num_functions)
+        self.bases = [self.prior.draw_noise(size, generator) for _ in range(num_bases)]
         self.posterior_rows = some_rows(len(train), options.num_posterior_rows, generator)
         S = 0 if fresh else options.num_functions
         normal = torch.randn(S, generator=generator, dtype=train.x.dtype, device=train.x.device)
