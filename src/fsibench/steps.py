@@ -27,6 +27,12 @@ LIMITS: Mapping[str, float] = {
     "aadm[preset=paper]": 10.0,
     "avb[preset=paper]": 10.0,
     "bbb[preset=paper]": 2.5,
+    # 100 functions at 10 + 5 points; the second stage of fvi; one leapfrog step of eight chains on all rows
+    "vip[basis=fixed,num_functions=20]": 4.0,
+    "vip[basis=fresh,num_functions=100,batch_size=100]": 30.0,
+    "fbnn[preset=seed]": 14.0,
+    "fvi[prior_steps=20]": 5.0,
+    "hmc[num_leapfrog=1,step_size=0.005,start_steps=0]": 12.0,
 }
 
 WARM_UP_STEPS = 20
