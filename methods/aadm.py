@@ -60,21 +60,21 @@ class AADM(Method):
 
     alpha: float = 0.5  # 0 is adversarial variational Bayes
     hidden_units: int = 50
-    num_samples: int = 10  # weight vectors per data point, or per step when shared
-    weights: Literal["per_point", "shared"] = "per_point"
+    num_samples: int = 16  # weight vectors per data point, or per step when shared
+    weights: Literal["per_point", "shared"] = "shared"
     num_test_samples: int = 200
-    batch_size: int = 20
-    learning_rate: float = 1e-3
+    batch_size: int = 100
+    learning_rate: float = 3e-3
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
-    warm_up: float = 0.2  # share of the budget over which the KL's weight rises to 1
+    warm_up: float = 1.0  # share of the budget over which the KL's weight rises to 1
     # The discriminator learns from the draws of the step before (independent of those it then judges, and free),
     # from fresh ones (as released), or from the very draws it judges.
     discriminator_draws: Literal["previous", "fresh", "shared"] = "previous"
     initialisation: Literal["scaled", "released"] = "scaled"
     initial_spread: float = 0.02  # of the draws around their start, relative to the scale of their layer (scaled only)
     initial_log_noise: float = -2.0  # λ
-    initial_log_prior: float = -2.0  # τ
+    initial_log_prior: float = -3.0  # τ
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.alpha <= 1.0:

@@ -59,12 +59,12 @@ class BBB(Method):
 
     prior: Literal["gaussian", "scale_mixture"] = "gaussian"
     hidden_units: int = 50
-    num_samples: int = 10  # draws per data point and step
+    num_samples: int = 4  # draws per data point and step
     num_test_samples: int = 200
     batch_size: int = 50
-    learning_rate: float = 5e-3
+    learning_rate: float = 1e-2
     schedule: Schedule = "cosine"
-    warm_up: float = 0.2  # share of the budget over which the KL's weight rises to 1
+    warm_up: float = 1.0  # share of the budget over which the KL's weight rises to 1
     initial_log_variance: float = -8.0  # s, of each weight under q
     initial_log_prior: float = -2.0  # τ
     initial_log_noise: float = -2.0  # λ

@@ -121,7 +121,8 @@ def all_outputs(posterior: Any, x: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_constant_target_keeps_a_positive_noise_for_long(name: str) -> None:
-    method = dataclasses.replace(METHODS[name], learning_rate=0.2, schedule="constant")
+    fast: dict[str, Any] = {"learning_rate": 0.2, "schedule": "constant"}
+    method = dataclasses.replace(METHODS[name], **fast)
     *_, posterior = posteriors(method, ODD_DATA["constant target"], 150)
     predictive = posterior.predict(ODD_DATA["constant target"].x, stream(1))
     assert float(predictive.scale.min()) >= 0.99e-3
