@@ -28,9 +28,8 @@ from fsibench.blocks.adversarial import Discriminator, Moments
 from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.networks import NoiseSampler, num_weights, sampled_network, scaled_weights
-from fsibench.blocks.training import Optimiser, Schedule, leaf, warm_up
+from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least, warm_up
 from fsibench.contract import Budget, Data, Method
-from fsibench.errors import UsageError
 from fsibench.predictive import Predictive
 
 # Rows of x that predictions handle at a time: 100 networks × 1000 rows × 50 units are 20 MB.
@@ -77,8 +76,12 @@ class AADM(Method):
     initial_log_prior: float = -3.0  # τ
 
     def __post_init__(self) -> None:
+        require_at_least(
+            1, hidden_units=self.hidden_units, num_samples=self.num_samples, num_test_samples=self.num_test_samples,
+            batch_size=self.batch_size,
+        )  # fmt: skip
         if not 0.0 <= self.alpha <= 1.0:
-            raise UsageError(f"alpha is a number from 0 to 1, got {self.alpha}.")
+            raise ValueError(f"alpha is a number from 0 to 1, got {self.alpha}")
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[ImplicitWeights]:
         model = ImplicitWeights(self, train.num_inputs, generator, train.x.dtype)
@@ -115,8 +118,9 @@ class AVB(AADM):
     alpha: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.alpha != 0.0:
-            raise UsageError(f"avb is aadm at alpha = 0; for alpha = {self.alpha} ask for aadm[alpha={self.alpha}].")
+            raise ValueError(f"avb is aadm at alpha = 0; for alpha = {self.alpha} ask for aadm[alpha={self.alpha}]")
 
 
 class ImplicitWeights:

@@ -32,7 +32,7 @@ from fsibench.blocks.networks import (
     split_biases,
     split_weights,
 )
-from fsibench.blocks.training import Optimiser, Schedule, leaf, warm_up
+from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least, warm_up
 from fsibench.contract import Budget, Data, Method
 from fsibench.predictive import Predictive
 
@@ -71,6 +71,14 @@ class BBB(Method):
     # π N(0, σ₁²) + (1 − π) N(0, σ₂²), for prior=scale_mixture only
     mixture_weight: float = 0.5
     mixture_log_scales: tuple[float, float] = (0.0, -6.0)
+
+    def __post_init__(self) -> None:
+        require_at_least(
+            1, hidden_units=self.hidden_units, num_samples=self.num_samples, num_test_samples=self.num_test_samples,
+            batch_size=self.batch_size,
+        )  # fmt: skip
+        if not 0.0 < self.mixture_weight < 1.0:
+            raise ValueError(f"mixture_weight lies strictly between 0 and 1, got {self.mixture_weight}")
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[MeanFieldNetwork]:
         model = MeanFieldNetwork(self, train.num_inputs, generator, train.x.dtype)

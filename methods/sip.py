@@ -30,7 +30,7 @@ from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linalg import JITTER, cholesky
 from fsibench.blocks.networks import DropoutMasks, NoiseSampler
 from fsibench.blocks.priors import BNNPrior, NeuralSamplerPrior, Prior
-from fsibench.blocks.training import Optimiser, Schedule, leaf, warm_up
+from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least, warm_up
 from fsibench.contract import Budget, Data, Method
 from fsibench.predictive import Predictive
 
@@ -96,6 +96,17 @@ class SIP(Method):
     initialisation: Literal["scaled", "released"] = "scaled"
     initial_log_noise: float = -2.0
     jitter: float = JITTER
+
+    def __post_init__(self) -> None:
+        require_at_least(
+            1, num_inducing=self.num_inducing, num_posterior_samples=self.num_posterior_samples,
+            batch_size=self.batch_size,
+        )  # fmt: skip
+        # a sample covariance needs two functions
+        require_at_least(2, num_moment_samples=self.num_moment_samples, num_test_samples=self.num_test_samples)
+        for name, value in (("alpha", self.alpha), ("noise_rows", self.noise_rows), ("dropout", self.dropout or 0.0)):
+            if not 0.0 <= value <= 1.0 or (value == 1.0 and name != "alpha"):
+                raise ValueError(f"{name} is a number from 0 to 1{'' if name == 'alpha' else ', below 1'}, got {value}")
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SparseImplicitProcess]:
         prior = make_prior(self, train.num_inputs, generator, train.x.dtype)

@@ -12,7 +12,6 @@ from torch.distributions import Normal, kl_divergence
 from fsibench.blocks.adversarial import Moments
 from fsibench.blocks.networks import sampled_network
 from fsibench.contract import Budget, Data
-from fsibench.errors import UsageError
 from fsibench.methods.aadm import AADM, AVB, ImplicitWeights, make_discriminator
 from fsibench.predictive import Predictive
 
@@ -65,12 +64,12 @@ def test_avb_is_aadm_at_zero() -> None:
 
 
 def test_avb_with_another_alpha_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"ask for aadm\[alpha=0.5\]"):
+    with pytest.raises(ValueError, match=r"ask for aadm\[alpha=0.5\]"):
         AVB(alpha=0.5)
 
 
 def test_alpha_beyond_one_is_refused() -> None:
-    with pytest.raises(UsageError, match="from 0 to 1"):
+    with pytest.raises(ValueError, match="from 0 to 1"):
         AADM(alpha=1.5)
 
 

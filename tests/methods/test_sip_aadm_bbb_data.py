@@ -145,3 +145,20 @@ def test_presets_have_valid_options(name: str) -> None:
     for values in method.presets.values():
         *_, posterior = posteriors(method(**values), few_rows(25), 2)
         assert bool(torch.isfinite(posterior.predict(few_rows(4).x, stream()).loc).all())
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        (SIP, {"num_inducing": 0}, "num_inducing must be at least 1"),
+        (SIP, {"num_moment_samples": 1}, "num_moment_samples must be at least 2"),
+        (SIP, {"alpha": 1.2}, "alpha is a number from 0 to 1, got"),
+        (SIP, {"dropout": 1.0}, "dropout is a number from 0 to 1, below 1"),
+        (AADM, {"num_samples": 0}, "num_samples must be at least 1"),
+        (BBB, {"batch_size": -3}, "batch_size must be at least 1"),
+        (BBB, {"mixture_weight": 1.0}, "strictly between 0 and 1"),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(method: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        method(**options)

@@ -67,6 +67,13 @@ class Optimiser:
         self._adam.zero_grad(set_to_none=True)
 
 
+def require_at_least(least: int, **options: int) -> None:
+    """Counts that make no sense below `least` are refused by name."""
+    for name, value in options.items():
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
 def _per_tensor(setting: float | Sequence[float], tensors: Sequence[Tensor]) -> list[float]:
     return [float(setting)] * len(tensors) if isinstance(setting, (int, float)) else list(setting)
 
