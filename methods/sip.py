@@ -38,7 +38,6 @@ from fsibench.predictive import Predictive
 PREDICTION_ROWS = 200
 # A sampled conditional takes the root of the variance, whose derivative at zero is infinite.
 SMALLEST_VARIANCE = 1e-10
-FEWEST_NOISE_ROWS = 10
 
 
 @dataclass(frozen=True)
@@ -53,21 +52,21 @@ class SIP(Method):
             "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.2, "initialisation": "released",
-            "initial_log_noise": -5.0, "noise_rows": 0.0,
+            "initial_log_noise": -5.0, "weight_decay": 0.0,
         },
         # the authors' SIP_BNN script
         "released": {
             "prior": "bnn", "alpha": 0.5, "num_inducing": 50, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "noise_rows": 0.0, "dropout": 0.1, "conditional": "sampled",
+            "initial_log_noise": -5.0, "weight_decay": 0.0, "dropout": 0.1, "conditional": "sampled",
         },
         # the authors' SIP_NS script
         "released_ns": {
             "prior": "ns", "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "noise_rows": 0.0, "dropout": 0.05, "conditional": "sampled",
+            "initial_log_noise": -5.0, "weight_decay": 0.0, "dropout": 0.05, "conditional": "sampled",
         },
     }  # fmt: skip
 
@@ -81,10 +80,9 @@ class SIP(Method):
     learning_rate: float = 5e-3
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
-    # Share of the training rows that set the noise variance, and take no part in the rest: the learned prior has no
-    # penalty of its own and overfits, so that residuals of fitted rows make the noise too small. The paper has none.
-    noise_rows: float = 0.1
-    weight_decay: float = 0.0  # of the prior's parameters, decoupled; the KL alone does not keep them from overfitting
+    # Decoupled decay of the prior's parameters θ, for a Bayesian network towards weights N(0, 1): nothing else in the
+    # objective keeps a learned prior from fitting the training rows. The paper has none.
+    weight_decay: float = 0.05
     warm_up: float = 0.2  # share of the budget over which the KL's weight rises to 1
     kl: Literal["symmetric", "forward"] = "symmetric"
     adaptive_contrast: bool = False  # two discriminators against Gaussians of equal moments (appendix B)
@@ -104,9 +102,10 @@ class SIP(Method):
         )  # fmt: skip
         # a sample covariance needs two functions
         require_at_least(2, num_moment_samples=self.num_moment_samples, num_test_samples=self.num_test_samples)
-        for name, value in (("alpha", self.alpha), ("noise_rows", self.noise_rows), ("dropout", self.dropout or 0.0)):
-            if not 0.0 <= value <= 1.0 or (value == 1.0 and name != "alpha"):
-                raise ValueError(f"{name} is a number from 0 to 1{'' if name == 'alpha' else ', below 1'}, got {value}")
+        if not 0.0 <= self.alpha <= 1.0:
+            raise ValueError(f"alpha is a number from 0 to 1, got {self.alpha}")
+        if self.dropout is not None and not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout is a number from 0 to 1, below 1, got {self.dropout}")
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SparseImplicitProcess]:
         prior = make_prior(self, train.num_inputs, generator, train.x.dtype)
@@ -116,20 +115,18 @@ class SIP(Method):
         others = [*sampler.parameters, model.inducing, model.log_noise]
         decays = [self.weight_decay] * len(prior.parameters) + [0.0] * len(others)
         optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, self.schedule, decays)
-        fit_rows, noise_rows = set_apart(train, self.noise_rows, generator)
-        noise_batches = noise_rows.batches(max(1, self.batch_size // 5), generator) if len(noise_rows) else None
         previous = model.draw_inducing(generator)
-        for batch in fit_rows.batches(self.batch_size, generator):
-            fraction, apart = budget.fraction, next(noise_batches) if noise_batches else noise_rows
+        for batch in train.batches(self.batch_size, generator):
+            fraction = budget.fraction
             if self.discriminator_draws == "fresh":
                 previous = model.draw_inducing(generator)
-            u, conditional = model.draw_conditional(torch.cat([batch.x, apart.x]), generator)
+            u, conditional = model.draw_conditional(batch.x, generator)
             drawn = u.detach(), conditional.f_z.detach()
             contrast.improve(*(drawn if self.discriminator_draws == "shared" else previous), fraction, generator)
             previous = drawn
             kl = contrast.divergence(u, conditional.f_z)
-            data_term = model.data_term(batch.y, apart.y, conditional, generator)
-            loss = warm_up(fraction, self.warm_up) / len(fit_rows) * kl - data_term
+            data_term = model.data_term(batch.y, conditional, generator)
+            loss = warm_up(fraction, self.warm_up) / len(train) * kl - data_term
             model.last = {
                 "loss": optimiser.minimise(loss, fraction),
                 "kl": kl.detach(),
@@ -163,21 +160,14 @@ class SparseImplicitProcess:
         noise = self.prior.draw_noise(self.options.num_moment_samples, generator)
         return u, self.prior.functions(self.inducing, noise, self._dropout(generator))
 
-    def data_term(self, y: Tensor, y_apart: Tensor, conditional: Conditional, generator: torch.Generator) -> Tensor:
-        """Mean alpha-energy of the batch, whose rows come first in `conditional`.
-
-        Rows set apart, if any, train the noise and nothing else, and are alone in doing so.
-        """
+    def data_term(self, y: Tensor, conditional: Conditional, generator: torch.Generator) -> Tensor:
+        """Mean alpha-energy of the batch."""
         noise, mean, w = noise_variance(self.log_noise), conditional.mean, conditional.variance
-        if self.options.conditional == "sampled":
-            eps = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
-            # marginals: independent over points and samples
-            mean, w = mean + w.clamp(min=SMALLEST_VARIANCE).sqrt() * eps, torch.zeros_like(w)
-        B, alpha = len(y), self.options.alpha
-        if len(y_apart) == 0:
-            return alpha_energy(y, mean, w, noise, alpha).mean()
-        fit = alpha_energy(y, mean[:, :B], w[:B], noise.detach(), alpha).mean()
-        return fit + alpha_energy(y_apart, mean[:, B:].detach(), w[B:].detach(), noise, alpha).mean()
+        if self.options.conditional == "analytic":
+            return alpha_energy(y, mean, w, noise, self.options.alpha).mean()
+        eps = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        f = mean + w.clamp(min=SMALLEST_VARIANCE).sqrt() * eps  # marginals: independent over points and samples
+        return alpha_energy(y, f, 0.0, noise, self.options.alpha).mean()
 
     def _dropout(self, generator: torch.Generator) -> DropoutMasks | None:
         return DropoutMasks(self.dropout_rate, generator) if self.dropout_rate else None
@@ -316,16 +306,6 @@ def make_contrast(
     if options.adaptive_contrast:
         return AdaptiveContrast(discriminator(), discriminator(), symmetric)
     return SingleContrast(discriminator(), symmetric)
-
-
-def set_apart(train: Data, share: float, generator: torch.Generator) -> tuple[Data, Data]:
-    """(rows to fit, rows for the noise), at random; too few rows to tell a variance are not worth setting apart."""
-    num_apart = int(share * len(train))
-    if num_apart < FEWEST_NOISE_ROWS:
-        return train, Data(train.x[:0], train.y[:0])
-    order = torch.randperm(len(train), generator=generator, device=generator.device)
-    (apart_x, fit_x), (apart_y, fit_y) = ((rows[order[:num_apart]], rows[order[num_apart:]]) for rows in (train.x, train.y))
-    return Data(fit_x, fit_y), Data(apart_x, apart_y)
 
 
 def initial_inducing(x: Tensor, num_inducing: int, generator: torch.Generator) -> Tensor:

@@ -18,7 +18,6 @@ from fsibench.methods.sip import (
     make_contrast,
     make_prior,
     make_sampler,
-    set_apart,
 )
 
 F64 = torch.float64
@@ -172,9 +171,9 @@ def test_sampled_conditional_agrees_with_the_analytic_one() -> None:
         process.prior.log_scales.fill_(-1.5)
         _, conditional = process.draw_conditional(data().x, stream(4))
         assert float(conditional.variance.mean()) > 0.01
-        analytic = process.data_term(data().y, data().y[:0], conditional, stream(5))
+        analytic = process.data_term(data().y, conditional, stream(5))
         process.options = dataclasses.replace(options, conditional="sampled")
-        assert float(process.data_term(data().y, data().y[:0], conditional, stream(5))) == pytest.approx(float(analytic), abs=0.02)
+        assert float(process.data_term(data().y, conditional, stream(5))) == pytest.approx(float(analytic), abs=0.02)
 
 
 @pytest.mark.parametrize("preset", sorted(SIP.presets))
@@ -220,31 +219,3 @@ def test_more_inducing_points_than_rows_start_near_them() -> None:
     distances = torch.cdist(start, x).amin(1)
     assert float(distances.max()) < 0.1
     assert len(start.unique(dim=0)) == 10
-
-
-def test_rows_set_apart_train_the_noise_and_nothing_else() -> None:
-    process, apart = model(SMALL), data(10)
-    _, conditional = process.draw_conditional(torch.cat([data().x, apart.x]), stream(4))
-    others = [*process.prior.parameters, process.inducing]
-
-    def gradients(y: Tensor, y_apart: Tensor) -> tuple[list[Tensor], Tensor]:
-        term = process.data_term(y, y_apart, conditional, stream(5))
-        *of_others, of_noise = torch.autograd.grad(term, [*others, process.log_noise], retain_graph=True)
-        return of_others, of_noise
-
-    base, base_noise = gradients(data().y, apart.y)
-    moved_apart, moved_noise = gradients(data().y, apart.y + 1.0)
-    for first, second in zip(base, moved_apart, strict=True):
-        torch.testing.assert_close(first, second)
-    assert not torch.allclose(base_noise, moved_noise)
-    _, noise_of_moved_batch = gradients(data().y + 1.0, apart.y)
-    torch.testing.assert_close(base_noise, noise_of_moved_batch)
-
-
-def test_rows_are_set_apart_once_each_and_only_when_there_are_enough() -> None:
-    whole = data(200)
-    fit, apart = set_apart(whole, 0.1, stream())
-    assert (len(fit), len(apart)) == (180, 20)
-    assert torch.equal(torch.cat([fit.y, apart.y]).sort().values, whole.y.sort().values)
-    fit, apart = set_apart(data(99), 0.1, stream())
-    assert (len(fit), len(apart)) == (99, 0)

@@ -94,7 +94,7 @@ def test_sip(prior: str, alpha: float, conditional: str) -> None:
     def loss() -> Tensor:
         generator = stream(3)
         u, given_u = process.draw_conditional(batch().x, generator)
-        data_term = process.data_term(batch().y, batch().y[:0], given_u, generator)
+        data_term = process.data_term(batch().y, given_u, generator)
         objective: Tensor = 0.1 * contrast.divergence(u, given_u.f_z) - data_term
         return objective
 
