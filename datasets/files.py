@@ -88,4 +88,4 @@ def resolve(reference: str) -> FileTable:
     delimiter = (words["delimiter"] or [usual])[-1].replace("tab", "\t")
     if len(delimiter) != 1:
         raise UsageError(f"the delimiter in {reference!r} must be one character or the word tab.")
-    return FileTable(reference, path, words["target"][0], tuple(words["drop"]), delimiter)
+    return FileTable(reference, str(Path(path).expanduser()), words["target"][0], tuple(words["drop"]), delimiter)

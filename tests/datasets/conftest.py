@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,12 +24,15 @@ SPACE = 'xmlns:oml="http://openml.org/openml"'
 
 
 @pytest.fixture(autouse=True)
-def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("FSIBENCH_CACHE", str(tmp_path / "fsibench-cache"))
     monkeypatch.delenv("FSIBENCH_MIRROR", raising=False)
     monkeypatch.delenv("OPENML_SKIP_PARQUET", raising=False)
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    return tmp_path / "fsibench-cache"
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    yield tmp_path / "fsibench-cache"
+    shutil.rmtree(tmp_path / "fsibench-cache", ignore_errors=True)  # half a gigabyte after the large tables
 
 
 @dataclass
