@@ -52,21 +52,21 @@ class SIP(Method):
             "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.2, "initialisation": "released",
-            "initial_log_noise": -5.0, "weight_decay": 0.0,
+            "initial_log_noise": -5.0, "weight_decay": 0.0, "dropout_bnn": 0.0, "dropout_ns": 0.05,
         },
         # the authors' SIP_BNN script
         "released": {
             "prior": "bnn", "alpha": 0.5, "num_inducing": 50, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "weight_decay": 0.0, "dropout": 0.1, "conditional": "sampled",
+            "initial_log_noise": -5.0, "weight_decay": 0.0, "dropout_bnn": 0.1, "conditional": "sampled",
         },
         # the authors' SIP_NS script
         "released_ns": {
             "prior": "ns", "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "weight_decay": 0.0, "dropout": 0.05, "conditional": "sampled",
+            "initial_log_noise": -5.0, "weight_decay": 0.0, "dropout_ns": 0.05, "conditional": "sampled",
         },
     }  # fmt: skip
 
@@ -90,7 +90,8 @@ class SIP(Method):
     # The discriminator learns from the draws of the step before (independent of those it then judges, and free),
     # from fresh ones (as released), or from the very draws it judges.
     discriminator_draws: Literal["previous", "fresh", "shared"] = "previous"
-    dropout: float | None = None  # of the prior's networks; None is the paper's choice: 0 for bnn, 0.05 for ns
+    dropout_bnn: float = 0.0  # in training, of all layers of the network, the output included
+    dropout_ns: float = 0.1  # in training, of the hidden layers of both networks; the paper has 0.05
     initialisation: Literal["scaled", "released"] = "scaled"
     initial_log_noise: float = -2.0
     jitter: float = JITTER
@@ -104,8 +105,8 @@ class SIP(Method):
         require_at_least(2, num_moment_samples=self.num_moment_samples, num_test_samples=self.num_test_samples)
         if not 0.0 <= self.alpha <= 1.0:
             raise ValueError(f"alpha is a number from 0 to 1, got {self.alpha}")
-        if self.dropout is not None and not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout is a number from 0 to 1, below 1, got {self.dropout}")
+        if not (0.0 <= self.dropout_bnn < 1.0 and 0.0 <= self.dropout_ns < 1.0):
+            raise ValueError(f"dropout is a number from 0 to 1, below 1, got {self.dropout_bnn}, {self.dropout_ns}")
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SparseImplicitProcess]:
         prior = make_prior(self, train.num_inputs, generator, train.x.dtype)
@@ -144,7 +145,7 @@ class SparseImplicitProcess:
         self.options, self.prior, self.sampler = options, prior, sampler
         self.inducing = leaf(inducing)  # Z, [M, D]
         self.log_noise = leaf(inducing.new_tensor(options.initial_log_noise))  # λ
-        self.dropout_rate = options.dropout if options.dropout is not None else 0.05 * (options.prior == "ns")
+        self.dropout_rate = options.dropout_ns if options.prior == "ns" else options.dropout_bnn
         self.last: dict[str, float | Tensor] = {}
 
     def draw_conditional(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Conditional]:

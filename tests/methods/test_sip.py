@@ -189,7 +189,7 @@ def test_presets_train(preset: str, prior: str) -> None:
 @pytest.mark.parametrize("draws", ["previous", "fresh", "shared"])
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_every_way_of_drawing_trains(draws: str, alpha: float) -> None:
-    options = dataclasses.replace(SMALL, discriminator_draws=draws, alpha=alpha, dropout=0.1)
+    options = dataclasses.replace(SMALL, discriminator_draws=draws, alpha=alpha, dropout_bnn=0.1)
     fits = iter(options.fit(data(), Budget(steps=3), stream()))
     before, after = (next(fits).trace()["loss"] for _ in range(2))
     assert before != after

@@ -84,7 +84,7 @@ def test_aadm_and_avb(weights: str, alpha: float) -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 def test_sip(prior: str, alpha: float, conditional: str) -> None:
     options = SIP(
-        prior=prior, alpha=alpha, conditional=conditional, dropout=0.1,
+        prior=prior, alpha=alpha, conditional=conditional, dropout_bnn=0.1, dropout_ns=0.1,
         num_inducing=4, num_moment_samples=15, num_posterior_samples=8,
     )  # fmt: skip
     made_prior, sampler = make_prior(options, 2, stream(), F64), make_sampler(options, stream(1), F64)
