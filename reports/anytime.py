@@ -5,11 +5,13 @@ The score at a time is that of the last evaluation at or before it: what a reade
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from fsibench.reports import statistics
 from fsibench.reports.overview import Overview
@@ -21,14 +23,24 @@ EARLIEST_SHARE = 1e-4
 NUM_TARGETS = 51
 
 
-def time_grid(seconds: Floats, num_points: int) -> Floats:
-    """Log-spaced training seconds from the first of the given evaluation times to the last."""
-    positive = seconds[seconds > 0]
-    if not len(positive):
+def time_grid(first: float, last: float, num_points: int) -> Floats:
+    """Log-spaced training seconds from the first evaluation to the last; a single time where there is no span."""
+    if not 0 < last < math.inf:
         return np.array([1.0])
-    last = float(positive.max())
-    first = max(float(positive.min()), last * EARLIEST_SHARE)
+    first = max(first, last * EARLIEST_SHARE)
     return np.geomspace(first, last, num_points) if first < last * 0.999 else np.array([last])
+
+
+def evaluation_spans(results: Results) -> pd.DataFrame:
+    """First and last evaluation of each cell at a positive training time: first, last (infinite and 0 if there is none)."""
+    curves, num_cells = results.curves, len(results.cells)
+    first, last = np.full(num_cells, np.inf), np.zeros(num_cells)
+    filled = np.flatnonzero(np.diff(curves.offsets))
+    if len(filled):
+        starts = curves.offsets[filled]
+        first[filled] = np.minimum.reduceat(np.where(curves.seconds > 0, curves.seconds, np.inf), starts)
+        last[filled] = np.maximum.reduceat(curves.seconds, starts)
+    return pd.DataFrame({"first": first, "last": last})
 
 
 @dataclass(frozen=True)
@@ -41,14 +53,15 @@ class Anytime:
     @classmethod
     def shared(cls, results: Results, num_points: int) -> Anytime:
         """The same times for all data sets, over the whole store."""
-        grid = time_grid(results.curves.seconds, num_points)
+        spans = evaluation_spans(results)
+        grid = time_grid(float(spans["first"].min()), float(spans["last"].max()), num_points)
         return cls(results, dict.fromkeys(results.datasets, grid))
 
     @classmethod
     def per_dataset(cls, results: Results, num_points: int) -> Anytime:
         """Each data set on its own times; shorter grids are padded with their last time."""
-        owner = np.repeat(results.cells["dataset"].to_numpy(), np.diff(results.curves.offsets))
-        grids = {name: time_grid(results.curves.seconds[owner == name], num_points) for name in results.datasets}
+        spans = evaluation_spans(results).groupby(results.cells["dataset"]).agg({"first": "min", "last": "max"})
+        grids = {str(name): time_grid(row["first"], row["last"], num_points) for name, row in spans.iterrows()}
         length = max(map(len, grids.values()), default=1)
         return cls(results, {name: np.pad(grid, (0, length - len(grid)), mode="edge") for name, grid in grids.items()})
 
@@ -114,17 +127,31 @@ def shares_of_targets(overview: Overview, anytime: Anytime, metric: str) -> dict
     Targets of a data set run from the mean score of `constant` (without it: the worst mean) to the best mean.
     """
     larger = METRICS[metric].larger_is_better
-    values, summary = anytime.values(metric), overview.summaries[metric]["mean"]
-    times: dict[str, list[Floats]] = {}
+    sign = 1.0 if larger else -1.0
+    # The best score so far; nothing before the first posterior.
+    scores = np.where(np.isnan(anytime.values(metric)), -np.inf, sign * anytime.values(metric))
+    best_so_far = np.maximum.accumulate(scores, axis=1)  # [cells, G]
+    wanted = {dataset: _targets(overview, metric, dataset) for dataset in overview.results.datasets}
+    totals: dict[str, Floats] = {}
+    counts: dict[str, int] = {}
     for (dataset, entry), rows in anytime.groups.items():
-        means = summary[dataset].dropna()
-        best = means.max() if larger else means.min()
-        worst = means.get(CONSTANT, means.min() if larger else means.max())
-        if means.empty or best == worst:
+        goals = wanted[dataset]
+        if goals is None:
             continue
-        wanted = statistics.targets(float(worst), float(best), NUM_TARGETS)
-        grid = anytime.grids[dataset]
-        for row in rows:
-            times.setdefault(entry, []).append(statistics.time_to_targets(grid, values[row], wanted, larger))
-    grid = next(iter(anytime.grids.values()), np.array([1.0]))
-    return {entry: statistics.reached_share(np.concatenate(parts), grid) for entry, parts in times.items()}
+        reached = np.searchsorted(sign * goals, best_so_far[rows], side="right") / len(goals)  # [splits, G]
+        totals[entry] = totals.get(entry, np.zeros(reached.shape[1])) + reached.sum(0)
+        counts[entry] = counts.get(entry, 0) + len(rows)
+    return {entry: total / counts[entry] for entry, total in totals.items()}
+
+
+def _targets(overview: Overview, metric: str, dataset: str) -> Floats | None:
+    means = overview.means(metric, dataset)
+    if not means:
+        return None
+    larger = METRICS[metric].larger_is_better
+    best = max(means.values()) if larger else min(means.values())
+    worst = means.get(CONSTANT, min(means.values()) if larger else max(means.values()))
+    if best == worst or (best > worst) != larger:
+        return None
+    goals: Floats = statistics.targets(worst, best, NUM_TARGETS)
+    return goals

@@ -15,7 +15,7 @@ import pandas as pd
 
 from fsibench.errors import UsageError
 from fsibench.reports import calibration, pages, ranking, statistics
-from fsibench.reports.anytime import Anytime, shares_of_targets
+from fsibench.reports.anytime import Anytime
 from fsibench.reports.looks import Look, looks
 from fsibench.reports.results import METRICS, SCORES, Floats
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "pdf", "png")
 COLUMN_WIDTH, TEXT_WIDTH = 3.4, 7.0  # inches: one and two columns of a proceedings page
-MOST_DATASETS = 30  # a figure of its own for each; the pages have all
+MOST_DATASETS = 16  # a figure of its own for each of the first; the pages have all
 SETTINGS = {
     "svg.fonttype": "none",  # text stays text: searchable, and read out loud
     "svg.hashsalt": "fsibench",  # equal results, equal bytes
@@ -155,7 +155,7 @@ def curves(anytime: Anytime, dataset: str, keys: Sequence[str], style: Mapping[s
 def targets(site: pages.Site, key: str, style: Mapping[str, Look]) -> Figure:
     """Share of (data set, split, target) triples reached against training seconds."""
     figure, (axes,) = new_figure(COLUMN_WIDTH * 1.3, 2.8)
-    shares = shares_of_targets(site.overview, site.slider, key)
+    shares = site.shares[key]
     grid = next(iter(site.slider.grids.values()))
     for entry, look in style.items():
         if entry in shares:

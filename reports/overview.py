@@ -41,6 +41,16 @@ class Overview:
         return {key: summarise(self.results, key) for key in METRICS}
 
     @cached_property
+    def scores(self) -> dict[str, dict[tuple[str, str], dict[str, float]]]:
+        """The summaries as plain dictionaries, metric -> (dataset, entry) -> column -> value: quick to look up."""
+        return {key: frame.to_dict("index") for key, frame in self.summaries.items()}
+
+    def means(self, metric: str, dataset: str) -> dict[str, float]:
+        """Entry -> mean score on a data set, where there is one."""
+        cells = ((entry, self.scores[metric].get((dataset, entry))) for entry in self.results.entries)
+        return {entry: cell["mean"] for entry, cell in cells if cell is not None and not np.isnan(cell["mean"])}
+
+    @cached_property
     def test_to_train(self) -> dict[str, float]:
         """n_test/n_train per data set: how much the splits overlap. Splits of synthetic sets are fresh draws: 0."""
         cells = self.results.cells

@@ -59,6 +59,24 @@ class Site:
     def calibrations(self) -> dict[tuple[str, str], Any]:
         return dict(calibration.calibrations(self.overview))
 
+    @cached_property
+    def shares(self) -> dict[str, dict[str, Floats]]:
+        """Metric -> entry -> share of targets reached at the slider's times."""
+        return {metric: shares_of_targets(self.overview, self.slider, metric) for metric in METRICS}
+
+    @cached_property
+    def pairs(self) -> dict[str, pd.DataFrame]:
+        """Metric -> corrected paired tests on every data set."""
+        return {metric: pairwise(self.overview, metric) for metric in METRICS}
+
+    @cached_property
+    def score_tables(self) -> dict[str, dict[str, Any]]:
+        return {metric: score_table(self.overview, metric) for metric in METRICS}
+
+    @cached_property
+    def ledger(self) -> list[ledger.Line]:
+        return list(ledger.ledger(self.overview))
+
     def navigation(self) -> list[tuple[str, str]]:
         pages = [("index.html", "Leaderboard"), ("convergence.html", "Convergence"), ("calibration.html", "Calibration")]
         pages += [("statistics.html", "Statistics")]
@@ -114,7 +132,7 @@ def leaderboard(site: Site) -> dict[str, Any]:
         "board_caption": "Ranks at the end of the budget; lower is better.",
         "board_heads": board_heads(),
         "board_rows": board_rows(overview),
-        "tables": [score_table(overview, key) for key in METRICS],
+        "tables": list(site.score_tables.values()),
         "data": {
             "page": "leaderboard",
             **site.common(),
@@ -157,11 +175,10 @@ def entry_name(entry: str, row: pd.Series) -> str:
 
 def score_table(overview: Overview, key: str) -> dict[str, Any]:
     """Data set means of one metric as text, entries in the order of the leaderboard."""
-    metric, summary, board = METRICS[key], overview.summaries[key], overview.board
-    datasets = overview.results.datasets
+    metric, scores, datasets = METRICS[key], overview.scores[key], overview.results.datasets
     rows = [
-        [entry_name(str(entry), row), *(score_text(summary, dataset, str(entry)) for dataset in datasets)]
-        for entry, row in board.iterrows()
+        [entry_name(str(entry), row), *(score_text(scores.get((dataset, str(entry)))) for dataset in datasets)]
+        for entry, row in overview.board.iterrows()
     ]
     rule = failure_rule(ranking.CONSTANT in overview.results.entries)
     caption = (
@@ -171,13 +188,10 @@ def score_table(overview: Overview, key: str) -> dict[str, Any]:
     return {"key": key, "title": metric.label, "caption": caption, "heads": datasets, "rows": rows}
 
 
-def score_text(summary: pd.DataFrame, dataset: str, entry: str) -> str:
-    if (dataset, entry) not in summary.index:
-        return "–"
-    cell = summary.loc[(dataset, entry)]
-    if np.isnan(cell["mean"]):
-        return "failed" if cell["failed"] else "–"
-    mean, error = with_error(float(cell["mean"]), float(cell["standard_error"]))
+def score_text(cell: Mapping[str, float] | None) -> str:
+    if cell is None or math.isnan(cell["mean"]):
+        return "failed" if cell is not None and cell["failed"] else "–"
+    mean, error = with_error(cell["mean"], cell["standard_error"])
     return f"{mean} ± {error}" + (" †" if cell["failed"] else "")
 
 
@@ -317,10 +331,9 @@ def pooled_item(items: list[Any]) -> dict[str, Any] | None:
 
 
 def statistics_page(site: Site) -> dict[str, Any]:
-    overview, results = site.overview, site.results
-    shares = {metric: shares_of_targets(overview, site.slider, metric) for metric in METRICS}
+    overview, results, shares = site.overview, site.results, site.shares
     grid = next(iter(site.slider.grids.values()), np.array([1.0]))
-    candidates = [statistics_part(overview, metric, shares[metric], grid) for metric in METRICS]
+    candidates = [statistics_part(site, metric, grid) for metric in METRICS]
     parts = [part for part in candidates if part is not None]
     with_constant = ranking.CONSTANT in results.entries
     return {
@@ -344,8 +357,9 @@ def statistics_page(site: Site) -> dict[str, Any]:
     }
 
 
-def statistics_part(overview: Overview, key: str, shares: Mapping[str, Floats], grid: Floats) -> dict[str, Any] | None:
+def statistics_part(site: Site, key: str, grid: Floats) -> dict[str, Any] | None:
     """Everything one metric has on the statistics page; None where nothing is ranked."""
+    overview, shares = site.overview, site.shares[key]
     blocks, metric = overview.blocks[key], METRICS[key]
     if blocks.values.empty:
         return None
@@ -355,7 +369,8 @@ def statistics_part(overview: Overview, key: str, shares: Mapping[str, Floats], 
     of_means, mean_ranks = set_ranks.mean(), block_ranks.mean()
     critical = statistics.nemenyi_critical_difference(max(num_entries, 2), num_sets)
     tiers = statistics.tiers(of_means, critical)
-    interval = statistics.expanded_interval(statistics.two_level_bootstrap(block_ranks), num_sets)
+    num_draws = int(np.clip(20_000_000 // block_ranks.size, 400, 2000))
+    interval = statistics.expanded_interval(statistics.two_level_bootstrap(block_ranks, num_draws), num_sets)
     left_out = statistics.leave_one_dataset_out(block_ranks)
     places = left_out.rank(axis=1, method="min")
     rows = [
@@ -370,7 +385,7 @@ def statistics_part(overview: Overview, key: str, shares: Mapping[str, Floats], 
         }
         for entry in mean_ranks.sort_values(kind="stable").index
     ]
-    pairs, pair_note = pair_rows(overview, key)
+    pairs, pair_note = pair_rows(site.pairs[key], key)
     return {
         "key": key,
         "label": metric.label,
@@ -429,14 +444,16 @@ def pairwise(overview: Overview, key: str) -> pd.DataFrame:
     over_seeds = ranking.impute(blocks.values, blocks.constant).groupby(level=["dataset", "split"]).mean()
     tables = []
     for dataset, values in over_seeds.groupby(level="dataset"):
-        table = statistics.paired_tests(values, overview.test_to_train[str(dataset)])
+        table = statistics.paired_differences(values, overview.test_to_train[str(dataset)])
         tables.append(table.assign(dataset=dataset))
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    if not tables:
+        return pd.DataFrame()
+    tested: pd.DataFrame = statistics.with_p_values(pd.concat(tables, ignore_index=True), families="dataset")
+    return tested
 
 
-def pair_rows(overview: Overview, key: str) -> tuple[list[list[str]], str]:
+def pair_rows(table: pd.DataFrame, key: str) -> tuple[list[list[str]], str]:
     """Rows for people, the clearest first, and a sentence on how many there are."""
-    table = pairwise(overview, key)
     if table.empty:
         return [], ""
     larger = METRICS[key].larger_is_better
@@ -490,7 +507,7 @@ TONES = {"better": "good", "worse": "bad", "implausible as printed": "warn"}
 
 
 def ledger_page(site: Site) -> dict[str, Any]:
-    lines = ledger.ledger(site.overview)
+    lines = site.ledger
     shown = [
         {**vars(line), "metric": METRICS[line.metric].label, "tone": TONES.get(line.verdict, "")} for line in lines
     ]

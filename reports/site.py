@@ -12,7 +12,7 @@ import jinja2
 
 from fsibench.reports import figures, pages, tables
 from fsibench.reports.overview import Overview
-from fsibench.reports.results import METRICS, load
+from fsibench.reports.results import load
 
 Page = Callable[[pages.Site], dict[str, Any]]
 PAGES: Mapping[str, Page] = {
@@ -79,8 +79,7 @@ def markdown(site: pages.Site, drawn: Sequence[tuple[str, str]]) -> str:
     parts += [f"- {sentence}" for sentence in overview.caveats]
     parts += ["## Ranking", "Mean rank: over dataset × split. Rank of means: over data sets. Lower is better."]
     parts.append(tables.markdown(pages.board_rows(overview), ["entry", *pages.board_heads()]))
-    for key in METRICS:
-        table = pages.score_table(overview, key)
+    for table in site.score_tables.values():
         parts += [f"## {table['title']}", table["caption"], tables.markdown(table["rows"], ["entry", *table["heads"]])]
     if drawn:
         parts += ["## Figures", *(f"![{title}](figures/{file})" for file, title in drawn)]

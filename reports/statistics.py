@@ -179,6 +179,11 @@ def paired_tests(values: pd.DataFrame, test_to_train: float) -> pd.DataFrame:
 
     Columns a, b, difference (a − b), standard_error, p_value, p_holm, detectable (at 80 % power), splits.
     """
+    return with_p_values(paired_differences(values, test_to_train))
+
+
+def paired_differences(values: pd.DataFrame, test_to_train: float) -> pd.DataFrame:
+    """All pairs on one data set: a, b, difference of means over their common splits, corrected standard error, splits."""
     first, second = np.triu_indices(values.shape[1], 1)
     scores = values.to_numpy(dtype=float)
     differences = scores[:, first] - scores[:, second]  # [splits, pairs]
@@ -187,14 +192,24 @@ def paired_tests(values: pd.DataFrame, test_to_train: float) -> pd.DataFrame:
     mean = np.divide(np.nansum(differences, 0), count, out=np.full(len(count), np.nan), where=count > 0)
     variance = np.nansum((differences - mean) ** 2, 0) / (usable - 1)
     error = np.sqrt((1 / usable + test_to_train) * variance)
+    names = np.asarray(values.columns, dtype=object)
+    columns = {"a": names[first], "b": names[second], "difference": mean, "standard_error": error, "splits": count}
+    return pd.DataFrame(columns)
+
+
+def with_p_values(table: pd.DataFrame, families: str | None = None) -> pd.DataFrame:
+    """Paired differences with p_value, p_holm and detectable; Holm's adjustment within each value of a column."""
+    mean, error = table["difference"].to_numpy(), table["standard_error"].to_numpy()
+    free = np.where(np.isnan(error), np.nan, table["splits"].to_numpy() - 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = np.where(mean == 0, 0.0, np.abs(mean) / error)
-    p_value = np.where(np.isnan(usable), np.nan, 2 * stats.t.sf(statistic, usable - 1))
-    quantiles = stats.t.ppf(0.975, usable - 1) + stats.t.ppf(0.8, usable - 1)
-    names = np.asarray(values.columns, dtype=object)
-    columns = {"a": names[first], "b": names[second], "difference": mean, "standard_error": error}
-    rest = {"p_value": p_value, "p_holm": holm(p_value), "detectable": quantiles * error, "splits": count}
-    return pd.DataFrame({**columns, **rest})
+    p_value = np.asarray(2 * stats.t.sf(statistic, free))
+    detectable = (stats.t.ppf(0.975, free) + stats.t.ppf(0.8, free)) * error
+    groups = table[families].to_numpy() if families is not None else np.zeros(len(table))
+    p_holm = np.full(len(table), np.nan)
+    for rows in pd.Series(np.arange(len(table))).groupby(groups).indices.values():
+        p_holm[rows] = holm(p_value[rows])
+    return table.assign(p_value=p_value, p_holm=p_holm, detectable=detectable)
 
 
 def smallest_detectable_difference(

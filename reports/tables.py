@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 from tabulate import tabulate
 
-from fsibench.reports import ledger, pages, ranking, statistics
+from fsibench.reports import pages, ranking, statistics
 from fsibench.reports.calibration import table as calibration_table
 from fsibench.reports.looks import with_error
 from fsibench.reports.overview import Overview
@@ -41,17 +41,17 @@ def latex_number(mean: float, error: float) -> str:
 
 def latex_scores(overview: Overview, key: str) -> str:
     """A table as in the papers: data sets down, entries across, best in bold, second underlined, mean ranks last."""
-    metric, summary, blocks = METRICS[key], overview.summaries[key], overview.blocks[key]
+    metric, blocks = METRICS[key], overview.blocks[key]
     entries, datasets = [str(entry) for entry in overview.board.index], overview.results.datasets
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_caption(overview, key)}}}", rf"\label{{tab:{key}}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * len(entries)}}}", r"\toprule"]
     names = [latex_text(pages.entry_name(entry, overview.board.loc[entry])) for entry in entries]
     lines += [" & ".join(["data set", *names]) + r" \\", r"\midrule"]
     for dataset in datasets:
-        lines.append(" & ".join([latex_text(dataset), *_latex_row(summary, dataset, entries, key)]) + r" \\")
+        lines.append(" & ".join([latex_text(dataset), *_latex_row(overview, dataset, entries, key)]) + r" \\")
     if not blocks.values.empty:
         ranks = ranking.mean_rank(blocks.values, metric.larger_is_better)
-        order = ranks.sort_values(kind="stable").index
+        order = list(ranks.sort_values(kind="stable").index)
         cells = [_marked(f"{ranks[entry]:.2f}", entry, order) if entry in ranks.index else "--" for entry in entries]
         lines += [r"\midrule", " & ".join(["mean rank", *cells]) + r" \\"]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
@@ -68,24 +68,22 @@ def _caption(overview: Overview, key: str) -> str:
     return latex_text(text.replace("`", ""))
 
 
-def _latex_row(summary: pd.DataFrame, dataset: str, entries: Sequence[str], key: str) -> list[str]:
-    present = [entry for entry in entries if (dataset, entry) in summary.index]
-    means = summary.loc[dataset]["mean"].reindex(present).dropna() if present else pd.Series(dtype=float)
-    order = means.sort_values(ascending=not METRICS[key].larger_is_better, kind="stable").index
+def _latex_row(overview: Overview, dataset: str, entries: Sequence[str], key: str) -> list[str]:
+    means, scores = overview.means(key, dataset), overview.scores[key]
+    order = sorted(means, key=lambda entry: means[entry], reverse=METRICS[key].larger_is_better)
     cells = []
     for entry in entries:
-        if entry not in means.index:
-            known = (dataset, entry) in summary.index and summary.loc[(dataset, entry), "failed"]
-            cells.append("failed" if known else "--")
+        row = scores.get((dataset, entry))
+        if row is None or entry not in means:
+            cells.append("failed" if row is not None and row["failed"] else "--")
             continue
-        row = summary.loc[(dataset, entry)]
         dagger = r"^\dagger" if row["failed"] else ""
-        cells.append(_marked(latex_number(float(row["mean"]), float(row["standard_error"])) + dagger, entry, order))
+        cells.append(_marked(latex_number(row["mean"], row["standard_error"]) + dagger, entry, order))
     return cells
 
 
-def _marked(text: str, entry: str, order: pd.Index) -> str:
-    if len(order) and entry == order[0]:
+def _marked(text: str, entry: str, order: Sequence[str]) -> str:
+    if order and entry == order[0]:
         return rf"\textbf{{\boldmath${text}$}}"
     if len(order) > 1 and entry == order[1]:
         return rf"\underline{{${text}$}}"
@@ -119,10 +117,10 @@ def frames(site: pages.Site) -> dict[str, pd.DataFrame]:
     found = {"leaderboard": overview.board.rename_axis("entry").reset_index()}
     scores = [overview.summaries[key].reset_index().assign(metric=key) for key in METRICS]
     found["scores"] = pd.concat(scores, ignore_index=True)
-    found["pairs"] = pd.concat([pages.pairwise(overview, key).assign(metric=key) for key in METRICS], ignore_index=True)
+    found["pairs"] = pd.concat([site.pairs[key].assign(metric=key) for key in METRICS], ignore_index=True)
     found["calibration"] = calibration_table(site.calibrations)
     found["failures"] = pages.failure_table(site.results)
-    found["ledger"] = pd.DataFrame([vars(line) for line in ledger.ledger(overview)])
+    found["ledger"] = pd.DataFrame([vars(line) for line in site.ledger])
     ranked = {key: ranking.ranks(part.values, METRICS[key].larger_is_better) for key, part in overview.blocks.items()}
     stability = [statistics.leave_one_dataset_out(part).assign(metric=key) for key, part in ranked.items() if len(part)]
     found["leave_one_out"] = pd.concat(stability).reset_index() if stability else pd.DataFrame()
@@ -136,7 +134,7 @@ def write(site: pages.Site, folder: Path) -> None:
         frame.to_csv(folder / f"{name}.csv", index=False)
     for key in METRICS:
         (folder / f"scores-{key}.tex").write_text(latex_scores(site.overview, key), encoding="utf-8")
-        shown = pages.score_table(site.overview, key)
+        shown = site.score_tables[key]
         text = f"{shown['caption']}\n\n{markdown(shown['rows'], ['entry', *shown['heads']])}\n"
         (folder / f"scores-{key}.md").write_text(text, encoding="utf-8")
     (folder / "all.tex").write_text(latex_document(list(METRICS)), encoding="utf-8")

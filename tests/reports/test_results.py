@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fsibench.errors import UsageError
-from fsibench.reports import results
-from fsibench.reports.anytime import Anytime, quartiles, shares_of_targets, time_grid
+from fsibench.reports import results, statistics
+from fsibench.reports.anytime import NUM_TARGETS, Anytime, quartiles, shares_of_targets, time_grid
 from fsibench.reports.overview import Overview
 from fsibench.store import Store
 
@@ -75,10 +75,10 @@ def test_a_failed_cell_has_scores_until_it_fails(make_store: MakeStore) -> None:
 
 
 def test_the_grid_ends_at_the_last_evaluation_and_spans_four_decades_at_most() -> None:
-    grid = time_grid(np.array([1e-6, 0.5, 20.0]), 10)
+    grid = time_grid(1e-6, 20.0, 10)
     assert grid[-1] == pytest.approx(20.0)
     assert grid[0] == pytest.approx(2e-3)
-    assert time_grid(np.zeros(0), 5).tolist() == [1.0]
+    assert time_grid(np.inf, 0.0, 5).tolist() == [1.0]
 
 
 def test_quartiles_are_numpys_where_at_least_half_are_present() -> None:
@@ -96,6 +96,20 @@ def test_share_of_targets_grows_and_the_best_entry_ends_high(full_store: Path) -
     final = {entry: share[-1] for entry, share in shares.items()}
     assert max(final, key=lambda entry: final[entry]) == "aadm"
     assert final["constant"] < 0.2
+
+
+def test_share_of_targets_is_the_distribution_of_times_to_target(make_store: MakeStore) -> None:
+    overview = Overview(results.load(make_store(entries=("bbb", "constant", "vip"), datasets={"boston": 9.0, "wine": 0.8})))
+    grid = Anytime.shared(overview.results, 15)
+    shares = shares_of_targets(overview, grid, "ll")
+    times = []
+    for (dataset, entry), rows in grid.groups.items():
+        if entry == "bbb":
+            means = overview.summaries["ll"]["mean"][dataset]
+            goals = statistics.targets(means["constant"], means.max(), NUM_TARGETS)
+            times += [statistics.time_to_targets(grid.grids[dataset], grid.values("ll")[row], goals, True) for row in rows]
+    expected = statistics.reached_share(np.concatenate(times), grid.grids["boston"])
+    np.testing.assert_allclose(shares["bbb"], expected)
 
 
 def test_calibration_error_of_uniform_counts_is_zero_and_of_a_point_mass_a_half() -> None:
