@@ -34,6 +34,7 @@ class SVGP(Method):
 
     name: ClassVar[str] = "svgp"
     paper: ClassVar[str] = "Hensman et al., Gaussian processes for big data, UAI 2013"
+    requires: ClassVar[tuple[str, ...]] = ("gpytorch",)
 
     num_inducing: int = 200
     batch_size: int = 256

@@ -106,6 +106,15 @@ def test_a_method_is_left_out_of_sets_that_are_too_large_for_it_and_the_plan_say
     assert left_out(protocol) == ["gp is left out of power: it is meant for at most 3000 training rows"]
 
 
+def test_a_method_whose_package_is_absent_is_left_out_and_the_plan_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry.method_class("svgp"), "requires", ("no_such_package",))
+    protocol = load_protocol(protocol_file(tmp_path, BASE), {"methods": ["svgp", "linear"]})
+    assert {cell.entry for cell in make_plan(protocol)} == {"linear"}
+    assert left_out(protocol) == ["svgp is left out: it needs no_such_package, which is not installed"]
+
+
 def test_an_absent_protocol_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="did you mean 'quick'"):
         load_protocol("quik", {})

@@ -138,6 +138,8 @@ class Method(abc.ABC):
     `name` is what users type. `paper` is the citation. `note` is shown wherever the method is listed or ranked
     (for example "reconstruction"). `presets` are named sets of option values: `sip[preset=paper]`.
     `max_rows` is the largest training set the method is meant for; a plan leaves it out of larger ones and says so.
+    `requires` names modules of optional packages; without them a plan leaves the method out and says so, and with
+    them they are imported before the clock starts.
     """
 
     name: ClassVar[str]
@@ -145,6 +147,7 @@ class Method(abc.ABC):
     note: ClassVar[str] = ""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     max_rows: ClassVar[int | None] = None
+    requires: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:

@@ -7,6 +7,7 @@ its result, so the same request finds its earlier results and a changed one does
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import math
 import re
 import tomllib
@@ -189,18 +190,32 @@ def make_plan(protocol: Protocol) -> list[Cell]:
 
 
 def left_out(protocol: Protocol) -> list[str]:
-    """One sentence for each entry that a plan leaves out of a data set that is too large for it."""
-    return [
+    """One sentence for each entry that a plan leaves out: altogether, or of a data set that is too large for it."""
+    absent = [
+        f"{entry.label} is left out: it needs {', '.join(_missing(entry))}, which is not installed"
+        for entry in _all_entries(protocol)
+        if _missing(entry)
+    ]
+    too_large = [
         f"{entry.label} is left out of {text}: it is meant for at most {entry.method.max_rows} training rows"
         for text, data in _datasets(protocol).items()
         for entry in _entries(protocol)
         if not _fits(protocol, entry, data)
     ]
+    return absent + too_large
+
+
+def _all_entries(protocol: Protocol) -> list[registry.Entry]:
+    entries = [registry.entry(text) for text in protocol.methods]
+    return list({entry.label: entry for entry in entries}.values())
 
 
 def _entries(protocol: Protocol) -> list[registry.Entry]:
-    entries = [registry.entry(text) for text in protocol.methods]
-    return list({entry.label: entry for entry in entries}.values())
+    return [entry for entry in _all_entries(protocol) if not _missing(entry)]
+
+
+def _missing(entry: registry.Entry) -> list[str]:
+    return [module for module in entry.method.requires if importlib.util.find_spec(module) is None]
 
 
 def _datasets(protocol: Protocol) -> dict[str, Dataset]:
