@@ -115,8 +115,8 @@ class HMC(Method):
 
 
 def learned_by_sip(options: HMC, train: Data, budget: Budget, generator: torch.Generator) -> BayesianNetwork:
-    """The model whose prior SIP learns: at most `sip_steps` steps of it, and at most half of the budget."""
-    sip = importlib.import_module("fsibench.methods.sip").SIP(prior="bnn", hidden_units=options.hidden_units)
+    """The model whose prior SIP learns, at its own size (2 × 50 units): at most `sip_steps` steps of it, and at most half of the budget."""
+    sip = importlib.import_module("fsibench.methods.sip").SIP(prior="bnn")
     steps = Budget(steps=options.sip_steps)
     for model in sip.fit(train, steps, generator):  # noqa: B007
         steps.steps_done += 1

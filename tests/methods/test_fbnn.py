@@ -1,0 +1,125 @@
+"""fBNN: the surrogate's gradient against a closed-form KL, behaviour far from data, measurement points."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from fsibench import checks
+from fsibench.blocks.gaussian import factor, gaussian_kl
+from fsibench.blocks.kernels import GaussianProcess, rbf
+from fsibench.contract import Budget, Data
+from fsibench.methods.fbnn import FBNN, FunctionalNetwork
+
+
+def wave(num_rows: int, seed: int = 0) -> Data:
+    generator = torch.Generator().manual_seed(seed)
+    x = 4.0 * torch.rand(num_rows, 1, generator=generator) - 2.0
+    return Data(x, torch.sin(2.0 * x[:, 0]) + 0.1 * torch.randn(num_rows, generator=generator))
+
+
+def fitted(data: Data, steps: int, **options: object) -> FunctionalNetwork:
+    posterior = checks.fit(FBNN(**options), data, steps)
+    assert isinstance(posterior, FunctionalNetwork)
+    return posterior
+
+
+def unit_process() -> GaussianProcess:
+    one = torch.ones((), dtype=torch.float64)
+    return GaussianProcess(0.7 * torch.ones(1, dtype=torch.float64), one, 0.01 * one)
+
+
+def test_with_exact_scores_the_surrogate_has_the_gradient_of_the_closed_form_kl() -> None:
+    # q: f = Φ w with w ~ N(m, diag s²), so q(f + gε) is N(Φ m, Φ diag s² Φᵀ + g² I); p a Gaussian process.
+    generator = torch.Generator().manual_seed(0)
+    x = torch.linspace(-1.0, 1.0, 6, dtype=torch.float64)[:, None]
+    Phi = torch.randn(6, 4, generator=generator, dtype=torch.float64)
+    mean = torch.randn(4, generator=generator, dtype=torch.float64).requires_grad_()
+    log_scale = (0.3 * torch.randn(4, generator=generator, dtype=torch.float64)).requires_grad_()
+    nugget, process = 0.1, unit_process()
+    identity = torch.eye(6, dtype=torch.float64)
+
+    covariance = (Phi * (2.0 * log_scale).exp()) @ Phi.mT + nugget * identity
+    L_p = factor(rbf(x, x, 0.7) + nugget * identity)
+    kl = gaussian_kl(Phi @ mean, factor(covariance), torch.zeros(6, dtype=torch.float64), L_p)
+    exact = torch.autograd.grad(kl, [mean, log_scale])
+
+    eps = torch.randn(400_000, 4, generator=generator, dtype=torch.float64)
+    noise = torch.randn(400_000, 6, generator=generator, dtype=torch.float64)
+    f = (mean + log_scale.exp() * eps) @ Phi.mT
+    with torch.no_grad():
+        noisy = f + nugget**0.5 * noise
+        score_q = -torch.cholesky_solve((noisy - Phi @ mean).mT, factor(covariance)).mT
+        score_p = process.score(noisy, x, nugget)
+    surrogate = ((score_q - score_p) * f).sum(1).mean()
+    estimate = torch.autograd.grad(surrogate, [mean, log_scale])
+    for ours, theirs in zip(estimate, exact, strict=True):
+        assert ours.numpy() == pytest.approx(theirs.numpy(), abs=0.02 * float(theirs.abs().max()) + 0.02)
+
+
+@pytest.mark.slow
+def test_far_from_the_data_the_spread_grows_to_that_of_the_gaussian_process_prior() -> None:
+    generator = torch.Generator().manual_seed(1)
+    x = 2.0 * torch.rand(20, 1, generator=generator) - 1.0
+    data = Data(x, torch.sin(2.0 * x[:, 0]) + 0.1 * torch.randn(20, generator=generator))
+    options = FBNN(prior="gp", score="whitened", kl_weight="data", num_random=20, initial_log_scale=-2.0)
+    model = FunctionalNetwork(options, data, unit_process(), torch.Generator().manual_seed(0))
+    model.low, model.high = torch.tensor([-3.0]), torch.tensor([3.0])  # the prior is to be met outside the data
+    optimiser = torch.optim.Adam(model.parameters, lr=1e-2)
+    stream = torch.Generator().manual_seed(3)
+    for _ in range(500):
+        optimiser.zero_grad()
+        model.loss(data, 1.0, stream).backward()
+        optimiser.step()
+    left, inside, right = model.draw(torch.tensor([[-2.8], [0.0], [2.8]]), 500, stream).std(0).tolist()
+    assert inside < 0.2
+    assert left == pytest.approx(1.0, abs=0.35)  # the prior's standard deviation is 1
+    assert right == pytest.approx(1.0, abs=0.35)
+
+
+@pytest.mark.parametrize("random_points", ["uniform", "perturbed"])
+def test_measurement_points_stay_within_the_range_of_the_training_inputs(random_points: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(50, 3, generator=generator) * torch.tensor([1.0, 10.0, 0.1])
+    options = FBNN(num_random=500, random_points=random_points)
+    prior = options.make_prior(Data(x, x[:, 0]), Budget(steps=1), generator)
+    points = FunctionalNetwork(options, Data(x, x[:, 0]), prior, generator).random_points(generator)
+    assert points.shape == (500, 3)
+    assert bool((points >= x.amin(0)).all()) and bool((points <= x.amax(0)).all())  # noqa: PT018
+    assert bool((points.amax(0) - points.amin(0) > 0.8 * (x.amax(0) - x.amin(0))).all())
+
+
+def test_the_kl_weighs_as_much_as_the_option_says() -> None:
+    data = wave(40)
+    batch = Data(data.x[:10], data.y[:10])
+
+    def kl_part(kl_weight: str) -> float:
+        generator = torch.Generator().manual_seed(0)
+        options = FBNN(kl_weight=kl_weight)
+        model = FunctionalNetwork(options, data, options.make_prior(data, Budget(steps=1), generator), generator)
+        losses: list[float] = [model.loss(batch, beta, torch.Generator().manual_seed(1)).item() for beta in (1.0, 0.0)]
+        return losses[0] - losses[1]
+
+    assert kl_part("batch") == pytest.approx(4.0 * kl_part("data"), rel=1e-3)
+
+
+def test_functions_are_drawn_with_one_weight_vector_each() -> None:
+    model = fitted(wave(20), 2)
+    x = torch.tensor([[0.3], [0.3], [1.0]])
+    f: Tensor = model.functions(x, 50, torch.Generator().manual_seed(0)).detach()
+    assert f[:, 0].numpy() == pytest.approx(f[:, 1].numpy(), abs=1e-6)
+    assert f[:, 0].std().item() > 0.01
+
+
+@pytest.mark.parametrize(("prior", "score"), [("bnn", "faithful"), ("gp", "whitened")])
+def test_it_learns_half_a_wave(prior: str, score: str) -> None:
+    def half_wave(seed: int) -> Data:
+        data = wave(60, seed)
+        return Data(data.x, torch.sin(data.x[:, 0]) + 0.1 * data.y)
+
+    train, test = half_wave(0), half_wave(1)
+    model = fitted(train, 250, prior=prior, score=score, kl_weight="data", learning_rate=1e-2)
+    reached = model.predict(test.x, torch.Generator().manual_seed(0)).log_prob(test.y).mean().item()
+    constant = torch.distributions.Normal(train.y.mean(), train.y.std()).log_prob(test.y).mean().item()
+    assert reached > constant + 0.7
