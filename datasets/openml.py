@@ -13,8 +13,9 @@ from pathlib import Path
 from fsibench.data import Description, Table, TableDataset
 from fsibench.errors import DataError, Unreachable, UsageError
 from fsibench.sources import cache, chain
+from fsibench.sources.columns import inputs_and_target
 from fsibench.sources.reading import read_table
-from fsibench.sources.reference import inputs_and_target, query_words
+from fsibench.sources.reference import query_words
 
 PREFIX = "openml:"
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fsibench import registry
 from fsibench.data import Table
 from fsibench.errors import DataError
 from fsibench.sources import cache, chain
@@ -149,6 +150,15 @@ def test_damage_is_noticed_and_repaired(
     assert len(loopback.log) == 2
     if damage is not lose:
         assert "will be replaced" in caplog.text
+
+
+def test_a_damaged_copy_of_a_bundled_set_is_repaired_too() -> None:
+    yacht = registry.dataset("yacht")
+    place = cache.table_folder("yacht")
+    place.mkdir(parents=True)
+    cache.write_table(place, ("a", "b"), "y", [(VALUES[:, :2], VALUES[:, 2])], "somewhere")
+    yacht.fetch()
+    assert yacht.verify()[0] == (str(place), "")
 
 
 def test_damage_that_keeps_the_time_stamp_is_found_by_verify(passport: Passport) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gzip
 import io
 import os
@@ -12,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fsibench import registry
 from fsibench.data import Floats, Table, TableDataset
@@ -223,6 +227,56 @@ def test_unreadable_references_are_refused(query: str, tmp_path: Path) -> None:
         registry.dataset(f"file:{text(tmp_path, 'a,y')}?{query}")
 
 
+# --- anything at all ----------------------------------------------------------------------------------------------
+
+
+def read_everything(path: Path) -> None:
+    """What `load` does with a file, short of the cache."""
+    members = ("data.txt",) if path.suffix == ".zip" else ()
+    with read_table(path, members=members) as raw:
+        for block in raw.blocks:
+            assert np.isfinite(block).all()
+
+
+ENDINGS = (".csv", ".csv.gz", ".parquet", ".xlsx", ".zip")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=300), ending=st.sampled_from(ENDINGS))
+def test_any_bytes_are_read_or_refused_in_words(content: bytes, ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"any{ending}"
+    path.write_bytes(content)
+    with contextlib.suppress(DataError):
+        read_everything(path)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ending=st.sampled_from(ENDINGS), place=st.floats(0, 1, exclude_max=True), value=st.integers(1, 255))
+def test_a_flipped_byte_is_read_or_refused_in_words(ending: str, place: float, value: int, tmp_path: Path) -> None:
+    path = tmp_path / f"flipped{ending}"
+    content = bytearray(sound(ending))
+    content[int(place * len(content))] ^= value
+    path.write_bytes(content)
+    with contextlib.suppress(DataError):
+        read_everything(path)
+
+
+@functools.cache
+def sound(ending: str) -> bytes:
+    """A good file of each kind."""
+    lines = b"a,y\n" + b"".join(b"%d.5,%d\n" % (row, -row) for row in range(30))
+    if ending == ".parquet":
+        import pandas
+
+        buffer = io.BytesIO()
+        pandas.DataFrame({"a": np.arange(30.0), "y": np.arange(30)}).to_parquet(buffer)
+        return buffer.getvalue()
+    if ending == ".xlsx":
+        rows: list[list[object]] = [[float(row), -row] for row in range(30)]
+        return xlsx([["a", "y"], *rows])
+    return {".csv": lines, ".csv.gz": gzip.compress(lines), ".zip": archive({"data.txt": lines}).getvalue()}[ending]
+
+
 # --- archives and spreadsheets ----------------------------------------------------------------------------------
 
 
@@ -284,5 +338,5 @@ def test_spreadsheets_are_read_by_sheet_name() -> None:
 
 
 def test_text_among_the_numbers_of_a_spreadsheet_is_refused() -> None:
-    with pytest.raises(DataError, match="something else than numbers"):
+    with pytest.raises(DataError, match="not a full table of numbers"):
         read_xlsx(xlsx([["a", "b"], [1, "x"]]), "Sheet1", header=True)

@@ -159,12 +159,12 @@ def read_table(name: str, sha256: str | None = None, *, thorough: bool = False) 
 
 
 def record_of(name: str) -> dict[str, Any] | None:
-    """What `table.json` says, without a look at the values."""
+    """What `table.json` says, without a look at the values; None if it says nothing of use."""
     try:
         record: dict[str, Any] = json.loads((table_folder(name) / "table.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return record if record["format"] == FORMAT else None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return record
 
 
 def _mapped(place: Path, rows: int, columns: tuple[str, ...], target: str) -> Table:

@@ -6,17 +6,19 @@ error. A remote place that sends something else is passed over with a warning, a
 
 from __future__ import annotations
 
-import itertools
+import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fsibench.data import Floats, Table
+from fsibench.data import Table
 from fsibench.errors import DataError, Unreachable
 from fsibench.sources import cache
+from fsibench.sources.columns import at_most, renamed, selected, shortened, target_last
 from fsibench.sources.passport import Passport, Source
 from fsibench.sources.reading import Raw, read_table
 
@@ -38,8 +40,8 @@ def load(passport: Passport, bundled: Path | None = None) -> Table:
         return table
     logger.info("%s: not in the cache", name)
     local = bundled_file(passport, bundled)
-    if local is not None and mirror_file(name) is None:
-        return _in_package(passport, local)
+    if local is not None and mirror_file(name) is None and not cache.table_folder(name).exists():
+        return _in_package(passport, local)  # in place; the cache is for what has to be fetched, or was damaged there
     with cache.lock(name):
         table = cache.read_table(name, passport.sha256)  # another process may have fetched it while we waited
         return table if table is not None else _fetched(passport, local)
@@ -63,9 +65,9 @@ def bundled_file(passport: Passport, folder: Path | None) -> Path | None:
 
 def whereabouts(passport: Passport, bundled: Path | None = None) -> tuple[str, bool]:
     """Where the table would come from, and whether it is on this machine now."""
-    record = cache.record_of(passport.name)
-    if record is not None and passport.sha256 in (None, record.get("sha256")):
-        return f"cache ({record.get('origin')})", True
+    record = _cached_record(passport)
+    if record is not None:
+        return f"cache ({record['origin']})", True
     if mirror_file(passport.name) is not None:
         return "mirror", True
     if bundled_file(passport, bundled) is not None:
@@ -75,11 +77,15 @@ def whereabouts(passport: Passport, bundled: Path | None = None) -> tuple[str, b
 
 def location(passport: Passport, bundled: Path | None = None) -> str | None:
     """The folder or file that `load` would read now."""
-    record = cache.record_of(passport.name)
-    if record is not None and passport.sha256 in (None, record.get("sha256")):
+    if _cached_record(passport) is not None:
         return str(cache.table_folder(passport.name))
     file = mirror_file(passport.name) or bundled_file(passport, bundled)
     return None if file is None else str(file)
+
+
+def _cached_record(passport: Passport) -> dict[str, Any] | None:
+    record = cache.record_of(passport.name)
+    return record if record is not None and passport.sha256 in (None, record["sha256"]) else None
 
 
 def verify(passport: Passport, bundled: Path | None = None) -> list[tuple[str, str]]:
@@ -147,7 +153,7 @@ def _in_package(passport: Passport, file: Path) -> Table:
 
 def _in_memory(passport: Passport, file: Path) -> Table:
     with read_table(file) as raw:
-        blocks = list(_at_most(_selected(raw, passport, str(file)), passport, str(file)))
+        blocks = list(at_most(selected(raw, passport, str(file)), passport, str(file)))
     x = np.concatenate([x for x, _ in blocks] or [np.empty((0, len(passport.columns)))])
     y = np.concatenate([y for _, y in blocks] or [np.empty(0)])
     return Table(x, y, passport.columns, passport.target)
@@ -198,11 +204,11 @@ def _from_file(passport: Passport, file: Path, origin: str) -> Table:
 
 def _attempts(passport: Passport, source: Source) -> Iterator[tuple[str, Callable[[], Table]]]:
     if source.kind == "uci":
-        yield source.describe(), lambda: _from_uci(passport, source)
+        yield source.describe(), functools.partial(_from_uci, passport, source)
     else:
         for arff in (False, True):  # a broken Parquet file does not mean that the ARFF file is broken too
             label = f"{source.describe()}{' (ARFF)' if arff else ''}"
-            yield label, lambda arff=arff: _from_openml(passport, source, arff)  # type: ignore[misc]
+            yield label, functools.partial(_from_openml, passport, source, arff)
 
 
 def _from_openml(passport: Passport, source: Source, arff: bool) -> Table:
@@ -211,8 +217,8 @@ def _from_openml(passport: Passport, source: Source, arff: bool) -> Table:
     with cache.replacing(cache.table_folder(passport.name)) as staging:
         with cache.workplace(passport.name) as place:
             raw, target = openml_client.fetch(source.id, source.target, source.drop, place, arff=arff)
-            raw = _target_last(raw, raw.names.index(target), ())
-            table = _kept(passport, _renamed(raw, passport), staging, source.describe(), source.describe())
+            raw = target_last(raw, raw.names.index(target), ())
+            table = _kept(passport, renamed(raw, passport), staging, source.describe(), source.describe())
         _accept(passport, table, source.describe())
     return _moved(passport)
 
@@ -229,39 +235,14 @@ def _from_uci(passport: Passport, source: Source) -> Table:
                 file, delimiter=source.delimiter, header=source.header, members=source.members, sheet=source.sheet
             )
             with reading as raw:
-                ordered = _target_last(raw, source.target_column, source.drop_columns)
-                table = _kept(passport, _renamed(ordered, passport), staging, source.describe(), url)
+                ordered = target_last(raw, source.target_column, source.drop_columns)
+                table = _kept(passport, renamed(ordered, passport), staging, source.describe(), url)
         _accept(passport, table, url)
     return _moved(passport)
 
 
-def _plausible_bytes(passport: Passport) -> int:
-    """No honest file of this table is larger: 32 characters a number, and room for whatever else an archive holds."""
-    return 32 * passport.rows * (len(passport.columns) + 1) + (1 << 26)
-
-
-def _absent(passport: Passport, failures: list[DataError]) -> DataError:
-    """One sentence: what was tried, and which file to put where."""
-    reasons = "; ".join(str(error).rstrip(". ") for error in failures)
-    tried = f"could not be fetched ({reasons})" if failures else "has no public source"
-    names = " or ".join(f"{passport.name}{ending}" for ending in MIRROR_ENDINGS[:2])
-    shape = f"{passport.rows} rows, columns {_shortened(passport.columns)} and last {passport.target}"
-    recipe = f" ({passport.recipe})" if passport.recipe else ""
-    return DataError(
-        f"data set {passport.name!r} is not on this machine and {tried}: put {names} ({shape}) into a folder "
-        f"and name that folder with --mirror or FSIBENCH_MIRROR{recipe}."
-    )
-
-
-def _shortened(names: tuple[str, ...]) -> str:
-    return ", ".join(names if len(names) <= 9 else (*names[:3], "...", *names[-3:]))
-
-
-# --- raw columns to the passport's columns ----------------------------------------------------------------------
-
-
 def _kept(passport: Passport, raw: Raw, staging: Path, origin: str, described: str) -> Table:
-    blocks = _at_most(_selected(raw, passport, described), passport, described)
+    blocks = at_most(selected(raw, passport, described), passport, described)
     return cache.write_table(staging, passport.columns, passport.target, blocks, origin)
 
 
@@ -277,47 +258,19 @@ def _moved(passport: Passport) -> Table:
     return table
 
 
-def _selected(raw: Raw, passport: Passport, origin: str) -> Iterator[tuple[Floats, Floats]]:
-    """The passport's inputs and target by name, wherever they stand; other columns are refused."""
-    names = (*passport.columns, passport.target)
-    missing, extra = set(names) - set(raw.names), set(raw.names) - set(names)
-    if missing or extra:
-        parts = [f"no column {_shortened(tuple(sorted(missing)))}"] if missing else []
-        parts += [f"unknown column {_shortened(tuple(sorted(extra)))}"] if extra else []
-        raise DataError(f"{origin} is not the data set {passport.name!r}: {'; '.join(parts)}.")
-    order = [raw.names.index(name) for name in names]
-    for block in raw.blocks:
-        yield block[:, order[:-1]], block[:, order[-1]]
+def _plausible_bytes(passport: Passport) -> int:
+    """No honest file of this table is larger: 32 characters a number, and room for whatever else an archive holds."""
+    return 32 * passport.rows * (len(passport.columns) + 1) + (1 << 26)
 
 
-def _at_most(
-    blocks: Iterator[tuple[Floats, Floats]], passport: Passport, origin: str
-) -> Iterator[tuple[Floats, Floats]]:
-    """Stop as soon as there are too many rows: a file without end must not fill the disk."""
-    rows = 0
-    for x, y in blocks:
-        rows += len(y)
-        if rows > passport.rows:
-            raise DataError(f"{origin} is not the data set {passport.name!r}: more than {passport.rows} rows.")
-        yield x, y
-
-
-def _target_last(raw: Raw, target: int, drop: tuple[int, ...]) -> Raw:
-    """Columns without the dropped ones, the target at the end."""
-    blocks = iter(raw.blocks)
-    first = next(blocks, None)
-    if first is None:
-        return Raw((), iter(()))
-    target %= first.shape[1]
-    order = [column for column in range(first.shape[1]) if column != target and column not in drop] + [target]
-    names = tuple(raw.names[column] for column in order) if raw.names else ("",) * len(order)
-    return Raw(names, (block[:, order] for block in itertools.chain([first], blocks)))
-
-
-def _renamed(raw: Raw, passport: Passport) -> Raw:
-    """The provider's columns under the passport's names, by position; the hash tells if the order is another."""
-    names = (*passport.columns, passport.target)
-    if raw.names and len(raw.names) != len(names):
-        found = ", ".join(filter(None, raw.names[:20]))
-        raise DataError(f"{len(raw.names)} columns instead of {len(names)}" + (f" ({found})" if found else ""))
-    return Raw(names, raw.blocks)
+def _absent(passport: Passport, failures: list[DataError]) -> DataError:
+    """One sentence: what was tried, and which file to put where."""
+    reasons = "; ".join(str(error).rstrip(". ") for error in failures)
+    tried = f"could not be fetched ({reasons})" if failures else "has no public source"
+    names = " or ".join(f"{passport.name}{ending}" for ending in MIRROR_ENDINGS[:2])
+    shape = f"{passport.rows} rows, columns {shortened(passport.columns)} and last {passport.target}"
+    recipe = f" ({passport.recipe})" if passport.recipe else ""
+    return DataError(
+        f"data set {passport.name!r} is not on this machine and {tried}: put {names} ({shape}) into a folder "
+        f"and name that folder with --mirror or FSIBENCH_MIRROR{recipe}."
+    )

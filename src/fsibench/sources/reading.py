@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import itertools
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +32,12 @@ LARGEST_TABLE_BYTES = 1 << 36  # as float64; beyond it a Parquet header is a bom
 LARGEST_EXPANSION = 200
 FREE_EXPANSION_BYTES = 1 << 26
 
-_ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
+# What the standard library raises on damaged archives, all of it seen: wrong versions and methods, passwords, seeks
+# before the beginning, names that are not text, members that are not there.
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, ElementTree.ParseError),
+    *(EOFError, OSError, ValueError, LookupError, NotImplementedError, RuntimeError),
+)
 
 
 @dataclass(frozen=True)
@@ -48,24 +54,20 @@ def read_table(
 ) -> Iterator[Raw]:
     """The table in a file, by the ending of its name (or of the last archive member's name)."""
     last = members[-1] if members else path.name
-    try:
-        with contextlib.ExitStack() as stack:
-            if last.endswith((".parquet", ".pq")):
-                yield read_parquet(path)
-                return
-            stream: IO[bytes] = stack.enter_context(_open(path))
-            for member in members:
-                stream = stack.enter_context(open_member(stream, member, path.name))
-            if last.endswith(".xlsx"):
-                names, values = read_xlsx(stream.read(), sheet, header=header)
-                yield Raw(names, iter([require_finite(values, names, 0, path.name)]))
-                return
-            if last.endswith(".gz"):
-                unpacked = gzip.GzipFile(fileobj=stream)
-                stream = _guarded(unpacked, path.stat().st_size, path.name)
-            yield read_text(stream, path.name, delimiter=delimiter, header=header)
-    except _ARCHIVE_ERRORS as error:
-        raise DataError(f"{path.name} is damaged or not what its name says: {error}.") from error
+    with contextlib.ExitStack() as stack:
+        if last.endswith((".parquet", ".pq")):
+            yield read_parquet(path)
+            return
+        stream: IO[bytes] = stack.enter_context(_open(path))
+        for member in members:
+            stream = stack.enter_context(open_member(stream, member, path.name))
+        if last.endswith(".xlsx"):
+            names, values = read_xlsx(stream.read(), sheet, header=header)
+            yield Raw(names, iter([require_finite(values, names, 0, path.name)]))
+            return
+        if last.endswith(".gz"):
+            stream = _guarded(gzip.GzipFile(fileobj=stream), path.stat().st_size, path.name)
+        yield read_text(stream, path.name, delimiter=delimiter, header=header)
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -80,19 +82,26 @@ def _open(path: Path) -> IO[bytes]:
 
 def open_member(archive: IO[bytes], member: str, origin: str) -> IO[bytes]:
     """One member of a zip archive as a stream; the archive is never unpacked to disk."""
-    opened = zipfile.ZipFile(archive)
-    for name in opened.namelist():
+    try:
+        opened = zipfile.ZipFile(archive)
+        names = opened.namelist()
+    except _DAMAGE as error:
+        raise _damaged(origin, error) from error
+    for name in names:
         if _escapes(name):
             raise DataError(f"{origin} is refused: its member {name!r} would be written outside the archive's folder.")
-    if member not in opened.namelist():
-        raise DataError(f"{origin} has no member {member!r}; it holds {', '.join(opened.namelist()[:10])}.")
+    if member not in names:
+        raise DataError(f"{origin} has no member {member!r}; it holds {', '.join(names[:10])}.")
     try:
         stream = opened.open(member)
-    except (NotImplementedError, RuntimeError) as error:  # an unknown compression, a password
-        raise DataError(f"{origin}: the member {member!r} cannot be unpacked: {error}.") from error
-    seekable = member.endswith((".zip", ".xlsx"))
+    except _DAMAGE as error:
+        raise _damaged(origin, error) from error
     guarded = _guarded(stream, opened.getinfo(member).compress_size, origin)
-    return io.BytesIO(guarded.read()) if seekable else guarded
+    return io.BytesIO(guarded.read()) if member.endswith((".zip", ".xlsx")) else guarded  # these are read by seeking
+
+
+def _damaged(origin: str, error: Exception) -> DataError:
+    return DataError(f"{origin} is damaged or not what its name says: {_first_line(error)}.")
 
 
 def _escapes(name: str) -> bool:
@@ -111,7 +120,10 @@ class _Expanding(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        chunk = self._stream.read(len(buffer))
+        try:
+            chunk = self._stream.read(len(buffer))
+        except _DAMAGE as error:
+            raise _damaged(self._origin, error) from error
         self._allowed -= len(chunk)
         if self._allowed < 0:
             raise DataError(f"{self._origin} is refused: it expands to more than {LARGEST_EXPANSION} times its size.")
@@ -178,7 +190,10 @@ def require_unique(names: tuple[str, ...], origin: str) -> tuple[str, ...]:
 def _fields(line: str, delimiter: str) -> list[str]:
     if not delimiter:
         return line.split()
-    return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [""])
+    try:
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [""])
+    except csv.Error:  # a stray carriage return, a field without end: one field, and the caller sees too few
+        return [line]
 
 
 def _text_blocks(
@@ -239,10 +254,11 @@ def read_parquet(path: Path) -> Raw:
 
     try:
         file = parquet.ParquetFile(path)
-    except (pyarrow.ArrowException, OSError) as error:
+        schema = file.schema_arrow
+        names = tuple(schema.names)
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path.name} is not a readable Parquet file: {_first_line(error)}.") from error
-    schema = file.schema_arrow
-    names = require_unique(tuple(schema.names), path.name)
+    require_unique(names, path.name)
     if file.metadata.num_rows * len(names) * 8 > LARGEST_TABLE_BYTES:
         raise DataError(f"{path.name} is refused: it claims {file.metadata.num_rows} rows of {len(names)} columns.")
     for column in schema:
@@ -286,16 +302,22 @@ def read_xlsx(content: bytes, sheet: str, *, header: bool) -> tuple[tuple[str, .
 
     An .xlsx file is a zip archive of XML, and the archive's tables need no more of it than this.
     """
-    with zipfile.ZipFile(io.BytesIO(content)) as book:
-        texts = _shared_texts(book)
-        rows = [row for row in _sheet_rows(book, _sheet_path(book, sheet), texts) if any(row)]
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as book:
+            texts = _shared_texts(book)
+            rows = [row for row in _sheet_rows(book, _sheet_path(book, sheet), texts) if any(row)]
+    except _DAMAGE as error:
+        raise _damaged("the spreadsheet", error) from error
     if not rows:
         raise DataError(f"the spreadsheet's sheet {sheet!r} is empty.")
     names = tuple(rows.pop(0)) if header else ()
     try:
-        return names, np.array([[float(cell) for cell in row] for row in rows])
+        values = np.array([[float(cell) for cell in row] for row in rows], dtype=np.float64).reshape(len(rows), -1)
     except ValueError as error:
-        raise DataError(f"the spreadsheet's sheet {sheet!r} holds something else than numbers: {error}.") from None
+        raise DataError(f"the spreadsheet's sheet {sheet!r} is not a full table of numbers: {error}.") from None
+    if names and values.shape[1] != len(names):
+        raise DataError(f"the spreadsheet's sheet {sheet!r} has {len(names)} names for {values.shape[1]} columns.")
+    return names, values
 
 
 def _xml(book: zipfile.ZipFile, path: str) -> ElementTree.Element:
@@ -315,9 +337,10 @@ def _sheet_path(book: zipfile.ZipFile, sheet: str) -> str:
     sheets = {item.get("name"): item.get(_LINK) for item in _xml(book, "xl/workbook.xml").iter(f"{_MAIN}sheet")}
     if sheet and sheet not in sheets:
         raise DataError(f"the spreadsheet has no sheet {sheet!r}; it has {', '.join(map(str, sheets))}.")
-    link = sheets[sheet] if sheet else next(iter(sheets.values()))
+    link = sheets[sheet] if sheet else next(iter(sheets.values()), None)
     links = _xml(book, "xl/_rels/workbook.xml.rels").iter(f"{_PACKAGE}Relationship")
-    target = next(str(item.get("Target")) for item in links if item.get("Id") == link)
+    targets = {item.get("Id"): str(item.get("Target")) for item in links}
+    target = targets[link]
     return target.lstrip("/") if target.startswith("/") else f"xl/{target}"
 
 

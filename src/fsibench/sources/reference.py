@@ -1,13 +1,10 @@
-"""Tables that users name themselves: the words after the question mark, and the choice of columns."""
+"""Tables that users name themselves: the words after the question mark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from urllib.parse import unquote
 
-from fsibench.data import Floats
-from fsibench.errors import DataError, UsageError
-from fsibench.sources.reading import Raw
+from fsibench.errors import UsageError
 
 
 def query_words(query: str, reference: str, allowed: set[str]) -> dict[str, list[str]]:
@@ -19,17 +16,3 @@ def query_words(query: str, reference: str, allowed: set[str]) -> dict[str, list
             raise UsageError(f"cannot read {part!r} in {reference!r}; known are {', '.join(sorted(allowed))}.")
         words[key].append(unquote(value))
     return words
-
-
-def inputs_and_target(
-    raw: Raw, target: str, drop: tuple[str, ...], origin: str
-) -> tuple[tuple[str, ...], Iterator[tuple[Floats, Floats]]]:
-    """Input names, and blocks of inputs and target."""
-    for name in (target, *drop):
-        if name not in raw.names:
-            raise DataError(f"{origin} has no column {name!r}; it has {', '.join(raw.names[:30])}.")
-    columns = tuple(name for name in raw.names if name != target and name not in drop)
-    if not columns:
-        raise DataError(f"{origin} has no input column beside the target {target!r}.")
-    order, last = [raw.names.index(name) for name in columns], raw.names.index(target)
-    return columns, ((block[:, order], block[:, last]) for block in raw.blocks)
