@@ -24,6 +24,7 @@ from fsibench.predictive import Predictive
 SPLIT = Bimodal("bimodal").split("paper", 0)
 STANDARDISER = Standardiser.of(SPLIT.train_x, SPLIT.train_y)
 ORACLE = -2.056
+STEPS = {"bnn": 1000, "ns": 2000}
 
 
 def standardised(x: Floats) -> Tensor:
@@ -60,14 +61,14 @@ def modes(draws: Floats) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", ["bnn", "ns"])
 def test_sip_finds_both_branches(prior: str) -> None:
-    posterior = fitted(SIP(prior=prior, alpha=1.0), steps=1200)
+    posterior = fitted(SIP(prior=prior, alpha=1.0), steps=STEPS[prior])
     scores = log_likelihoods(posterior)
     assert float(scores.mean()) > -2.75
     assert float(scores.mean()) < ORACLE + 3.0 * float(scores.std()) / math.sqrt(len(scores))
     draws = predictive(posterior, np.array([[-1.0], [2.0]])).sample(5000, torch.Generator().manual_seed(2))
     for x, at_x in zip((-1.0, 2.0), draws.T.numpy(), strict=True):
         branches = sorted([10.0 * math.cos(x - 0.5), 10.0 * math.sin(x - 0.5)])
-        assert modes(at_x) == pytest.approx(branches, abs=1.5)
+        assert modes(at_x) == pytest.approx(branches, abs=2.0)  # two standard deviations of the noise
 
 
 @pytest.mark.slow
