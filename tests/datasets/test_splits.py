@@ -84,6 +84,7 @@ def test_splits_are_the_published_ones(name: str) -> None:
         assert split_rows(HASHES[name][0], "standard", index)[1].tolist() == rows
 
 
+@settings(deadline=None)
 @given(st.integers(5, 400), st.sampled_from(["paper", "standard"]), st.integers(0, NUM_SPLITS - 1))
 def test_every_row_appears_once(num_rows: int, scheme: str, index: int) -> None:
     train, test = split_rows(num_rows, scheme, index)
@@ -91,6 +92,7 @@ def test_every_row_appears_once(num_rows: int, scheme: str, index: int) -> None:
     assert len(train) == round({"paper": 0.8, "standard": 0.9}[scheme] * num_rows)
 
 
+@settings(deadline=None)
 @given(st.integers(5, 400), st.sampled_from(["paper", "standard"]), st.integers(0, NUM_SPLITS - 1))
 def test_a_split_does_not_depend_on_what_was_asked_before(num_rows: int, scheme: str, index: int) -> None:
     first = split_rows(num_rows, scheme, index)
@@ -124,6 +126,7 @@ def test_no_test_row_influences_training(values: Floats, index: int) -> None:
     assert np.array_equal(after.test_y, changed[test, 2])
 
 
+@settings(deadline=None)
 @given(arrays(np.float64, (40, 2), elements=finite))
 def test_training_rows_become_mean_zero_and_scale_one(values: Floats) -> None:
     standard = Standardiser.of(values, values[:, 0])
@@ -134,6 +137,7 @@ def test_training_rows_become_mean_zero_and_scale_one(values: Floats) -> None:
     assert np.allclose(x[:, spread].std(0), 1, atol=tolerance)
 
 
+@settings(deadline=None)
 @given(arrays(np.float64, (40, 2), elements=finite))
 def test_standardising_can_be_undone(values: Floats) -> None:
     standard = Standardiser.of(values, values[:, 1])

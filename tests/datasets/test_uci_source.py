@@ -242,6 +242,22 @@ def test_offline_is_said_at_once(tmp_path: Path, pauses: list[float]) -> None:
     assert pauses == []
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_progress_bar_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, expected in ((Terminal(), "data.zip   50 %  1.0 MB"), (io.StringIO(), "")):
+        monkeypatch.setattr("sys.stderr", stream)
+        bar = download.ProgressBar("data.zip", 2_000_000)
+        bar._shown -= 1  # the last look was a second ago
+        bar.update(1_000_000)
+        assert expected in stream.getvalue()
+        bar.close()
+        assert bool(stream.getvalue()) == bool(expected)
+
+
 # --- mirror folder ----------------------------------------------------------------------------------------------
 
 
