@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "pdf", "png")
 COLUMN_WIDTH, TEXT_WIDTH = 3.4, 7.0  # inches: one and two columns of a proceedings page
-MOST_DATASETS = 16  # a figure of its own for each of the first; the pages have all
+MOST_DATASETS = 12  # a figure of its own for each of the first; the pages have all
 SETTINGS = {
     "svg.fonttype": "none",  # text stays text: searchable, and read out loud
     "svg.hashsalt": "fsibench",  # equal results, equal bytes
