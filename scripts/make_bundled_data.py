@@ -89,7 +89,8 @@ def main() -> None:
     arguments = parser.parse_args()
     for name, make in MAKERS.items():
         passport, values = passports(DATA)[name], make(arguments.packages)
-        passport.check(Table(values[:, :-1], values[:, -1], passport.columns, passport.target), f"the package of {name}")
+        table = Table(values[:, :-1], values[:, -1], passport.columns, passport.target)
+        passport.check(table, f"the package of {name}")
         path = arguments.out / f"{name}.csv.gz"
         path.write_bytes(csv_gz(values, (*passport.columns, passport.target)))
         print(f"{name}: {len(values)} rows, {path.stat().st_size} bytes")

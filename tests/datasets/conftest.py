@@ -160,11 +160,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def _parquet(self, served: Served, path: str) -> None:
         if served.parquet_status != 200:
-            body = f"<Error><Code>NoSuchKey</Code><Message>Object does not exist</Message><Resource>{path}</Resource></Error>"
+            message = f"<Message>Object does not exist</Message><Resource>{path}</Resource>"
+            body = f"<Error><Code>NoSuchKey</Code>{message}</Error>"
             self.send(served.parquet_status, body.encode(), {"Content-Type": "application/xml"})
             return
         assert served.parquet
-        tags = {"ETag": f'"{hashlib.md5(served.parquet).hexdigest()}"', "Last-Modified": "Fri, 20 Nov 2020 19:31:16 GMT"}
+        tag = hashlib.md5(served.parquet).hexdigest()
+        tags = {"ETag": f'"{tag}"', "Last-Modified": "Fri, 20 Nov 2020 19:31:16 GMT"}
         self.send(200, served.parquet, tags, served.parquet_cut, served.seconds_per_piece)
 
 

@@ -78,7 +78,9 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_process_leaves_no_half_table(moment: str, passport: Passport, tmp_path: Path, cache_folder: Path) -> None:
+def test_a_killed_process_leaves_no_half_table(
+    moment: str, passport: Passport, tmp_path: Path, cache_folder: Path
+) -> None:
     child = in_child(tmp_path / "archived.toml", MOMENTS[moment])
     child.communicate(timeout=60)
     assert child.returncode == -signal.SIGKILL

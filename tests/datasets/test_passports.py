@@ -34,7 +34,9 @@ PUBLISHED = {
     "protein": (45730, 9, 7.74853, 6.11824),
     "snelson": (200, 1, -0.342745, 0.842630),
 }
-OF_THE_PAPER = "boston concrete energy kin8nm naval power wine yacht year airline snelson bimodal heteroscedastic composite"
+OF_THE_PAPER = (
+    "boston concrete energy kin8nm naval power wine yacht year airline snelson bimodal heteroscedastic composite"
+)
 EXTRAS = "protein energy-cooling naval-turbine flights-nyc flights-us"
 
 
@@ -85,7 +87,8 @@ def test_a_passport_is_complete(passport: Passport) -> None:
 
 
 def test_no_second_target_is_among_the_inputs() -> None:
-    second = {"cooling_load", "heating_load"} | {f"gt_{part}_decay_state_coefficient" for part in ("turbine", "compressor")}
+    decays = {f"gt_{part}_decay_state_coefficient" for part in ("turbine", "compressor")}
+    second = {"cooling_load", "heating_load"} | decays
     for name in ("energy", "energy-cooling", "naval", "naval-turbine"):
         assert not second & set(passports(DATA)[name].columns)
 

@@ -319,14 +319,16 @@ def xlsx(rows: list[list[object]], sheet: str = "Sheet1") -> bytes:
 
     body = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
     package = "http://schemas.openxmlformats.org/package/2006/relationships"
-    return archive(
-        {
-            "xl/workbook.xml": f'<workbook {main} xmlns:r="{links}"><sheets><sheet name="{sheet}" r:id="r1"/></sheets></workbook>'.encode(),
-            "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}"><Relationship Id="r1" Target="worksheets/sheet1.xml"/></Relationships>'.encode(),
-            "xl/sharedStrings.xml": f"<sst {main}>{''.join(f'<si><t>{text}</t></si>' for text in texts)}</sst>".encode(),
-            "xl/worksheets/sheet1.xml": f"<worksheet {main}><sheetData>{body}</sheetData></worksheet>".encode(),
-        }
-    ).getvalue()
+    shared = "".join(f"<si><t>{text}</t></si>" for text in texts)
+    link = '<Relationship Id="r1" Target="worksheets/sheet1.xml"/>'
+    listed = f'<sheets><sheet name="{sheet}" r:id="r1"/></sheets>'
+    parts = {
+        "xl/workbook.xml": f'<workbook {main} xmlns:r="{links}">{listed}</workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}">{link}</Relationships>',
+        "xl/sharedStrings.xml": f"<sst {main}>{shared}</sst>",
+        "xl/worksheets/sheet1.xml": f"<worksheet {main}><sheetData>{body}</sheetData></worksheet>",
+    }
+    return archive({name: text.encode() for name, text in parts.items()}).getvalue()
 
 
 def test_spreadsheets_are_read_by_sheet_name() -> None:

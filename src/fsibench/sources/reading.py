@@ -176,7 +176,8 @@ def _header(line: str, origin: str, delimiter: str) -> tuple[str, ...]:
     if len(names) == 1:
         other = next((mark for mark in ",;\t|" if mark != delimiter and mark in line), None)
         if other is not None:
-            raise DataError(f"{origin} has one column when split at {delimiter!r}; its delimiter seems to be {other!r}.")
+            found = f"has one column when split at {delimiter!r}; its delimiter seems to be {other!r}"
+            raise DataError(f"{origin} {found}.")
     return require_unique(names, origin)
 
 
