@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,3 +107,13 @@ def test_unknown_splits_and_schemes_are_refused() -> None:
         SETS[0].split("paper", 20)
     with pytest.raises(UsageError, match="unknown split scheme"):
         SETS[0].split("nonsense", 0)
+
+
+@pytest.mark.parametrize("synthetic", SETS[:2], ids=by_name)
+def test_the_released_files_of_the_paper_follow_the_same_conditional(synthetic: Synthetic) -> None:
+    """The authors' own points, where they are at hand: uniform under our oracle."""
+    path = Path(__file__).parents[3] / "shared" / "data" / f"{synthetic.name}-authors-train.csv.gz"
+    if not path.exists():
+        pytest.skip(f"the authors' points are not at {path}")
+    x, y = np.loadtxt(path, delimiter=",", skiprows=1, unpack=True)
+    assert stats.kstest(mixture_cdf(synthetic, x, y), "uniform").pvalue > 1e-3
