@@ -396,6 +396,7 @@ def statistics_part(site: Site, key: str, grid: Floats) -> dict[str, Any] | None
         "stability": stability_sentence(mean_ranks, left_out),
         "pairs": pairs,
         "pair_note": pair_note,
+        "detectable": detectable_rows(site.pairs[key]),
         "global_pairs": global_pairs(overview, key, set_ranks),
         "diagram": diagram(of_means, critical),
     }
@@ -450,6 +451,15 @@ def pairwise(overview: Overview, key: str) -> pd.DataFrame:
         return pd.DataFrame()
     tested: pd.DataFrame = statistics.with_p_values(pd.concat(tables, ignore_index=True), families="dataset")
     return tested
+
+
+def detectable_rows(table: pd.DataFrame) -> list[list[str]]:
+    """Per data set: splits, and the smallest true difference that they would find, median over the pairs of entries."""
+    if table.empty:
+        return []
+    grouped = table.groupby("dataset")
+    rows = zip(grouped["splits"].max().items(), grouped["detectable"].median(), strict=True)
+    return [[str(dataset), str(splits), number(float(value), 3)] for (dataset, splits), value in list(rows)[:MOST_ROWS]]
 
 
 def pair_rows(table: pd.DataFrame, key: str) -> tuple[list[list[str]], str]:
@@ -532,11 +542,7 @@ def doubt_rows(doubts: list[plausibility.Doubt]) -> list[list[str]]:
 def run_page(site: Site) -> dict[str, Any]:
     overview, results = site.overview, site.results
     failures = failure_table(results)
-    doubtful = [
-        {**cell, "trace": json.dumps(results.traces[index])}
-        for index, cell in enumerate(results.cells[["entry", "dataset", "split"]].to_dict("records"))
-        if results.traces[index].get(DIAGNOSTICS_FAILED)
-    ]
+    doubtful = doubtful_rows(results)
     chosen = [word for key, value in site.where.items() for word in (f"--{key}", value)]
     return {
         "page_title": "Runs and failures",
@@ -552,6 +558,20 @@ def run_page(site: Site) -> dict[str, Any]:
         "report_command": shlex.join(["fsibench", "report", "--store", str(site.store_path), *chosen]),
         "data": {"page": "tables"},
     }
+
+
+def doubtful_rows(results: Any) -> list[dict[str, Any]]:
+    """Cells whose method distrusts its own result, with what it reported."""
+    rows = [
+        {**cell, "trace": ", ".join(f"{key} {trace_text(value)}" for key, value in results.traces[index].items())}
+        for index, cell in enumerate(results.cells[["entry", "dataset", "split"]].to_dict("records"))
+        if results.traces[index].get(DIAGNOSTICS_FAILED)
+    ]
+    return sorted(rows, key=lambda row: (row["entry"], row["dataset"], row["split"]))
+
+
+def trace_text(value: object) -> str:
+    return number(value) if isinstance(value, float) else str(value).lower()
 
 
 def failure_table(results: Any) -> pd.DataFrame:

@@ -191,7 +191,7 @@ function frame(box, options) {
     root.append(svg("line", { class: "gridline", x1: left, x2: width - right, y1: fy(tick), y2: fy(tick) }),
       svg("text", { x: left - 6, y: fy(tick) + 3.5, "text-anchor": "end" }, tickText(tick)));
   }
-  for (const tick of log ? logTicks(x0, x1) : niceTicks(x0, x1, Math.max(Math.floor(width / 90), 2))) {
+  for (const tick of log ? logTicks(x0, x1) : niceTicks(x0, x1, Math.max(Math.floor(width / 60), 3))) {
     root.append(svg("line", { class: "axis", x1: fx(tick), x2: fx(tick), y1: height - bottom, y2: height - bottom + 4 }),
       svg("text", { x: fx(tick), y: height - bottom + 16, "text-anchor": "middle" }, tickText(tick)));
   }
