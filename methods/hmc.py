@@ -17,7 +17,7 @@ That paper's settings are `preset=seed`: one chain, 25 leapfrog steps of 5e-5 in
 They move by about ε L √iterations = 0.13 in each weight, which `trace` reports as `expected_diffusion`.
 
 Half of the chains start at draws of the prior, half after a short optimisation from other draws. Convergence is
-judged on f at probe inputs near and outside the training rows (weights are not identified: units can be permuted),
+judged on f at probe inputs on and beside the training rows (weights are not identified: units can be permuted),
 on log σ² and on the log-likelihood; `diagnostics_failed` is 1 when R-hat exceeds 1.05, an effective size is below 100,
 E-BFMI is below 0.3 or more than one transition in a thousand diverges. HMC is exact for its model: constant noise.
 """
@@ -45,6 +45,8 @@ from fsibench.predictive import Predictive
 CHUNK_ROWS = 200
 # Draws kept per chain; beyond it every second one is dropped, so that memory stays bounded.
 KEPT_DRAWS = 500
+# A quarter of the prior's quarter period: anything shorter is a random walk in the directions that data leave free.
+SHORTEST_TRAJECTORY = 0.125 * math.pi
 
 
 @dataclass(frozen=True)
@@ -64,19 +66,19 @@ class HMC(Method):
 
     prior: Literal["hierarchical", "gaussian", "sip"] = "hierarchical"
     hidden_units: int = 50
-    hidden_layers: int = 2
+    hidden_layers: int = 1
     activation: Literal["tanh", "leaky_relu"] = "tanh"  # prior=sip always takes the leaky ReLU of that prior
     num_chains: int = 8
-    warm_up: float = 0.4  # share of the budget
+    warm_up: float = 0.3  # share of the budget
     start_steps: int = 300  # of Adam, for the second half of the chains
     coordinates: Literal["whitened", "raw"] = "whitened"  # in which the mass matrix is the identity
     step_size: float | None = None  # None: adapted
     num_leapfrog: int | None = None  # None: adapted
     max_leapfrog: int = 256
-    target_acceptance: float = 0.651
+    target_acceptance: float = 0.8
     num_iterations: int | None = None  # after the warm-up; None: until the budget ends
-    layer_spread: float = 0.5  # t, prior sd of the log scale of a layer
-    input_spread: float = 1.0  # t', of an input
+    layer_spread: float = 0.3  # t, prior sd of the log scale of a layer
+    input_spread: float = 0.5  # t', of an input
     noise_centre: float = -3.2  # c: a noise sd of 0.2
     noise_spread: float = 2.0  # d
     sip_steps: int = 2000  # of training for prior=sip
@@ -88,7 +90,7 @@ class HMC(Method):
         mass = network.raw_inverse_mass() if self.coordinates == "raw" else None
         sampler = Sampler(
             network.potential, start, generator, mass, self.step_size, self.num_leapfrog, self.target_acceptance,
-            max_leapfrog=self.max_leapfrog,
+            shortest_length=SHORTEST_TRAJECTORY, max_leapfrog=self.max_leapfrog,
         )  # fmt: skip
         chains = Chains(self, network, sampler, generator)
         refreshed = False
@@ -374,7 +376,8 @@ class Chains:
 
 
 def probe_inputs(train: Data, generator: torch.Generator) -> Tensor:
-    """Where functions are watched: 50 training rows, and 50 more moved by one standard deviation, outside the data."""
+    """Where functions are watched: 50 training rows, and 50 more moved by half a standard deviation in every input,
+    about as far as a new row is from its nearest training row."""
     rows = torch.randint(len(train), (2, 50), generator=generator, device=train.x.device)
     moved = torch.randn(50, train.num_inputs, generator=generator, dtype=train.x.dtype, device=train.x.device)
-    return torch.cat([train.x[rows[0]], train.x[rows[1]] + moved])
+    return torch.cat([train.x[rows[0]], train.x[rows[1]] + 0.5 * moved])

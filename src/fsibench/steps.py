@@ -32,7 +32,7 @@ LIMITS: Mapping[str, float] = {
     "vip[basis=fresh,num_functions=100,batch_size=100]": 30.0,
     "fbnn[preset=seed]": 14.0,
     "fvi[prior_steps=20]": 5.0,
-    "hmc[num_leapfrog=1,step_size=0.005,start_steps=0]": 12.0,
+    "hmc[hidden_layers=2,num_leapfrog=1,step_size=0.005,start_steps=0]": 12.0,
 }
 
 WARM_UP_STEPS = 20

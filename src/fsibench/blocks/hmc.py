@@ -216,8 +216,9 @@ class Sampler:
         inverse_mass: Tensor | None = None,
         step_size: float | None = None,
         num_leapfrog: int | None = None,
-        target_acceptance: float = 0.651,
+        target_acceptance: float = 0.8,
         first_length: float = 0.5 * math.pi,
+        shortest_length: float = 0.0,
         max_leapfrog: int = 1000,
     ) -> None:
         self.potential, self.generator, self.max_leapfrog = potential, generator, max_leapfrog
@@ -227,7 +228,7 @@ class Sampler:
         start = step_size or first_step_size(self.state, self.inverse_mass, potential, generator)
         self.adapts_step = step_size is None
         self.steps = DualAveraging(start, target_acceptance)
-        self.chees = ChEES(first_length)
+        self.chees, self.shortest_length = ChEES(first_length), shortest_length
         self.warming, self.iteration = True, 0
 
     def stop_adapting(self) -> None:
@@ -266,8 +267,10 @@ class Sampler:
 
     def _adapt(self, before: Tensor, moved: Transition, step_size: float, num_steps: int) -> None:
         if self.adapts_step:
-            # The harmonic mean lets no chain fall behind: one stuck chain shrinks the step of all.
-            self.steps.update(float(1.0 / (1.0 / moved.acceptance.clamp_min(1e-3)).mean()))
+            # The arithmetic mean: with the harmonic one of the ChEES paper a single chain that is still on its way
+            # from a far start shrinks the step of all by orders of magnitude.
+            self.steps.update(moved.acceptance.mean().item())
         if self.num_leapfrog is None and len(before) > 1:
             longest = self.max_leapfrog * step_size
-            self.chees.update(before, moved, num_steps * step_size, shortest=step_size, longest=longest)
+            shortest = min(max(step_size, self.shortest_length), longest)
+            self.chees.update(before, moved, num_steps * step_size, shortest, longest)
