@@ -57,7 +57,10 @@ def _row(entry: str) -> dict[str, Any]:
     for _ in range(WARM_UP_STEPS):
         next(steps)
         kernel()
-    rounds = [(cpu_milliseconds(kernel), cpu_milliseconds(lambda: next(steps))) for _ in range(ROUNDS)]
+    rounds = [
+        (cpu_milliseconds(kernel, SECONDS_PER_ROUND), cpu_milliseconds(lambda: next(steps), SECONDS_PER_ROUND))
+        for _ in range(ROUNDS)
+    ]
     return {
         "entry": entry,
         "cpu_ms": round(statistics.median(step for _, step in rounds), 3),
@@ -81,7 +84,7 @@ def kernel_call() -> Callable[[], object]:
     return lambda: torch.bmm(left, right)
 
 
-def cpu_milliseconds(call: Callable[[], object], seconds: float = SECONDS_PER_ROUND) -> float:
+def cpu_milliseconds(call: Callable[[], object], seconds: float) -> float:
     """Mean CPU time of a call, over at least `seconds` of them."""
     calls, start, spent = 0, time.process_time(), 0.0
     while spent < seconds:
