@@ -49,6 +49,7 @@ class Anytime:
 
     results: Results
     grids: dict[str, Floats]  # data set -> its times
+    smooth: bool = False  # straight lines in log time between evaluations, for drawing; ranks never look ahead
 
     @classmethod
     def shared(cls, results: Results, num_points: int) -> Anytime:
@@ -59,11 +60,12 @@ class Anytime:
 
     @classmethod
     def per_dataset(cls, results: Results, num_points: int) -> Anytime:
-        """Each data set on its own times; shorter grids are padded with their last time."""
+        """Each data set on its own times, for drawing; shorter grids are padded with their last time."""
         spans = evaluation_spans(results).groupby(results.cells["dataset"]).agg({"first": "min", "last": "max"})
         grids = {str(name): time_grid(row["first"], row["last"], num_points) for name, row in spans.iterrows()}
         length = max(map(len, grids.values()), default=1)
-        return cls(results, {name: np.pad(grid, (0, length - len(grid)), mode="edge") for name, grid in grids.items()})
+        padded = {name: np.pad(grid, (0, length - len(grid)), mode="edge") for name, grid in grids.items()}
+        return cls(results, padded, smooth=True)
 
     @cached_property
     def seconds(self) -> Floats:
@@ -91,7 +93,34 @@ class Anytime:
             curves = self.results.curves
             columns = [curves.last(curves.values[metric], column) for column in self._counts.T]
             self._cache[metric] = np.column_stack(columns)
+            if self.smooth:
+                self._cache[metric] += self._climb * self._rise(metric, self._cache[metric])
         return self._cache[metric]
+
+    def _rise(self, metric: str, now: Floats) -> Floats:
+        """Next evaluation's score minus the current one, [cells, G]; 0 where either is missing."""
+        curves = self.results.curves
+        columns = [curves.last(curves.values[metric], column) for column in self._next_counts.T]
+        return np.nan_to_num(np.column_stack(columns) - now)
+
+    @cached_property
+    def _next_counts(self) -> npt.NDArray[np.int64]:
+        length = np.diff(self.results.curves.offsets)[:, None]
+        return np.where(self._counts > 0, np.minimum(self._counts + 1, length), 0)
+
+    @cached_property
+    def _climb(self) -> Floats:
+        """How far each time lies between the evaluations around it, on the log axis, [cells, G]; 0 to 1."""
+        curves = self.results.curves
+        before, after = (
+            np.column_stack([curves.last(curves.seconds, column) for column in counts.T])
+            for counts in (self._counts, self._next_counts)
+        )
+        # An evaluation at time zero lies left of any log axis; the smallest time of the grid stands in for it.
+        before, after = np.fmax(before, self.seconds[:, :1]), np.fmax(after, self.seconds[:, :1])
+        width = np.log(after / before)
+        share = np.divide(np.log(self.seconds / before), width, out=np.zeros_like(width), where=width > 0)
+        return np.clip(np.nan_to_num(share), 0.0, 1.0)
 
     @cached_property
     def groups(self) -> dict[tuple[str, str], npt.NDArray[np.int64]]:

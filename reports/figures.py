@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 FORMATS = ("svg", "pdf", "png")
 COLUMN_WIDTH, TEXT_WIDTH = 3.4, 7.0  # inches: one and two columns of a proceedings page
 MOST_DATASETS = 12  # a figure of its own for each of the first; the pages have all
+PANEL_NAMES = {
+    "quantiles": "predictive quantiles",
+    "samples": "samples of y",
+    "draws": "draws of f",
+    "prior": "prior draws of f",
+}
 SETTINGS = {
     "svg.fonttype": "none",  # text stays text: searchable, and read out loud
     "svg.hashsalt": "fsibench",  # equal results, equal bytes
@@ -72,13 +78,19 @@ def all_figures(site: pages.Site) -> Iterator[tuple[str, str, Callable[[], Figur
         if not site.overview.blocks[key].values.empty:
             title = f"Critical-difference diagram, {label}"
             yield f"critical-difference-{key}", title, partial(critical_difference, site, key, style)
+            title = f"Mean rank in {label} against training seconds"
+            yield f"rank-over-time-{key}", title, partial(rank_over_time, site, key, style)
         title = f"Share of {label} targets reached"
         yield f"targets-{key}", title, partial(targets, site, key, style)
     if site.calibrations:
         yield "coverage", "Coverage of central intervals", partial(coverage, site, style)
+        yield "pit", "Histograms of the probability integral transform", partial(pit, site, style)
     for panel in site.panels:
         title = f"Predictive and prior on {panel['dataset']}"
         yield f"functions-{names[panel['dataset']]}", title, partial(functions, panel, style)
+        if any(column["inducing"] for column in panel["columns"]):
+            title = f"Inducing inputs on {panel['dataset']} during training"
+            yield f"inducing-{names[panel['dataset']]}", title, partial(inducing, panel, style)
 
 
 def file_stems(names: Sequence[str]) -> dict[str, str]:
@@ -125,7 +137,7 @@ def legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         short = [escape(label if len(label) <= 28 else f"{label[:27]}…") for label in labels]
-        figure.legend(handles, short, loc="outside lower center", ncols=5, fontsize=7)
+        figure.legend(handles, short, loc="outside lower center", ncols=5, fontsize=7, frameon=False)
 
 
 def plot(axes: Axes, x: Floats, y: Floats, look: Look, label: str) -> None:
@@ -162,6 +174,56 @@ def targets(site: pages.Site, key: str, style: Mapping[str, Look]) -> Figure:
             plot(axes, grid, shares[entry], look, entry)
     axes.set(xscale="log", xlabel="training seconds", ylim=(0, 1.02), ylabel=f"{METRICS[key].label} targets reached")
     legend(figure, axes)
+    return figure
+
+
+def rank_over_time(site: pages.Site, key: str, style: Mapping[str, Look]) -> Figure:
+    """Mean rank over dataset x split if training had stopped at each time."""
+    figure, (axes,) = new_figure(COLUMN_WIDTH * 1.3, 2.8)
+    grid, entries = next(iter(site.slider.grids.values())), site.overview.ranked
+    ranks = []
+    for index in range(len(grid)):
+        table = site.results.table(site.slider.values(key)[:, index])
+        values = ranking.complete_blocks(table, entries=entries).values
+        ranks.append(ranking.mean_rank(values, METRICS[key].larger_is_better).to_numpy())
+    for entry, column in zip(entries, np.column_stack(ranks), strict=True):
+        plot(axes, grid, column, style[entry], entry)
+    axes.set(xscale="log", xlabel="training seconds", ylabel=f"mean rank, {METRICS[key].label}")
+    legend(figure, axes)
+    return figure
+
+
+def pit(site: pages.Site, style: Mapping[str, Look]) -> Figure:
+    """One histogram per entry, data sets with equal weight; flat is calibrated."""
+    entries = [entry for entry in style if any(key[1] == entry for key in site.calibrations)]
+    columns = min(len(entries), 5)
+    rows = -(-len(entries) // columns)
+    figure, panels = new_figure(TEXT_WIDTH, 1.2 * rows + 0.2, rows, columns)
+    for axes in panels[len(entries) :]:
+        axes.set_visible(False)
+    for axes, entry in zip(panels, entries, strict=False):
+        density = np.mean([item.pit for key, item in site.calibrations.items() if key[1] == entry], axis=0)
+        width = 1 / len(density)
+        axes.bar((np.arange(len(density)) + 0.5) * width, density, width * 0.9, color=style[entry].colour)
+        axes.axhline(1.0, color="black", lw=0.6, ls="--")
+        axes.set(xlim=(0, 1), ylim=(0, max(2.0, 1.05 * float(density.max()))))
+        axes.set_title(escape(entry[:24]), fontsize=7)
+        axes.tick_params(labelsize=6)
+    return figure
+
+
+def inducing(panel: Mapping[str, Any], style: Mapping[str, Look]) -> Figure:
+    """Where the inducing inputs lie at each evaluation; training time runs upwards."""
+    columns = [column for column in panel["columns"] if column["inducing"]][:8]
+    figure, panels = new_figure(2.3 * len(columns), 2.0, 1, len(columns))
+    for axes, column in zip(panels, columns, strict=True):
+        times = [max(look["train_seconds"], 1e-3) for look in column["inducing"]]
+        count = min(len(look["z"]) for look in column["inducing"])
+        paths = np.array([look["z"][:count] for look in column["inducing"]], dtype=float)  # [T, M]
+        axes.plot(paths, times, color=style[column["entry"]].colour, lw=0.6)
+        axes.plot(paths[-1], np.full(count, times[-1]), ".", color=style[column["entry"]].colour, ms=3)
+        axes.set(yscale="log", ylabel="training seconds", xlabel="x")
+        axes.set_title(escape(column["entry"][:30]), fontsize=8)
     return figure
 
 
@@ -234,7 +296,7 @@ def functions(panel: Mapping[str, Any], style: Mapping[str, Look]) -> Figure:
         if index < len(columns):
             axes.set_title(escape(column["entry"][:24]), fontsize=7)
         if index % len(columns) == 0:
-            axes.set_ylabel({"quantiles": "quantiles", "samples": "samples of y"}.get(kind, f"{kind} of f"), fontsize=7)
+            axes.set_ylabel(PANEL_NAMES[kind], fontsize=7)
         axes.tick_params(labelsize=6)
     return figure
 

@@ -112,7 +112,7 @@ def test_every_figure_is_drawn_and_again_with_equal_bytes(make_store: MakeStore,
     first, second = (site.build(path, tmp_path / name, formats=("svg",)).parent for name in ("a", "b"))
     files = sorted((first / "figures").iterdir())
     kinds = {file.name.split("-")[0].split(".")[0] for file in files}
-    assert kinds == {"convergence", "critical", "targets", "coverage", "functions"}
+    assert kinds == {"convergence", "critical", "rank", "targets", "coverage", "pit", "functions", "inducing"}
     for file in files:
         assert file.read_bytes() == (second / "figures" / file.name).read_bytes()
         assert b"Date" not in file.read_bytes()

@@ -62,6 +62,16 @@ def test_score_at_a_time_is_that_of_the_last_evaluation_before_it(make_store: Ma
             np.testing.assert_equal(anytime.values("crps")[index, column], expected)
 
 
+def test_drawn_curves_pass_through_the_evaluations_and_are_straight_in_log_time(make_store: MakeStore) -> None:
+    path = make_store(entries=("bbb",), datasets={"boston": 9.0}, splits=1)
+    loaded = results.load(path)
+    drawn = Anytime.per_dataset(loaded, 33)
+    with Store.read(path) as store:
+        curve = store.evaluations()
+    expected = np.interp(np.log(drawn.seconds[0]), np.log(curve["train_seconds"]), curve["ll"])
+    np.testing.assert_allclose(drawn.values("ll")[0], expected, rtol=1e-6)
+
+
 def test_a_failed_cell_has_scores_until_it_fails(make_store: MakeStore) -> None:
     failures = {("bbb", "boston", 0): "diverged"}
     path = make_store(entries=("bbb", "constant"), datasets={"boston": 9.0}, splits=1, failures=failures)
