@@ -133,7 +133,7 @@ def redone(path: Path, finished: dict[str, int]) -> int:
         table = store.cells()
     table = table[table["status"] == "ok"]
     now = dict(zip(table["id"], table["attempts"], strict=True))
-    again = sum(now.get(cell) != attempts for cell, attempts in finished.items())
+    again: int = sum(now.get(cell) != attempts for cell, attempts in finished.items())
     finished.update(now)
     return again
 

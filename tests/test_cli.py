@@ -57,6 +57,19 @@ def test_the_same_command_again_runs_nothing(tmp_path: Path, capsys: pytest.Capt
         assert opened.cells()["attempts"].tolist() == [1, 1, 1, 1]
 
 
+def test_a_set_that_cannot_be_had_is_named_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`airline` has no public source: nothing is asked of the network."""
+    monkeypatch.chdir(tmp_path)
+    assert run_smoke(Path("s.sqlite"), "--methods", "constant", "--datasets", "airline,yacht") == 0
+    shown = capsys.readouterr().err
+    assert "airline is left out: data set 'airline' is not on this machine" in shown
+    assert "[1/1] constant on yacht/0: ok" in shown
+    assert run_smoke(Path("t.sqlite"), "--methods", "constant", "--datasets", "airline") == 2
+    assert not Path("t.sqlite").exists()
+
+
 def test_step_runs_are_bit_identical_with_any_number_of_workers_in_any_order(tmp_path: Path) -> None:
     one, two = tmp_path / "one.sqlite", tmp_path / "two.sqlite"
     run_smoke(one, "--methods", f"bbb,{ODD}:RandomWalk", "--workers", "1")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fsibench
-from fsibench.errors import UsageError, unknown
+from fsibench.errors import Unreachable, UsageError, unknown
 from fsibench.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _add_run(commands: Any) -> None:
     parser.add_argument("--methods", metavar="A,B[opt=v]", help="entries instead of the protocol's")
     parser.add_argument("--datasets", metavar="A,B", help="data sets instead of the protocol's")
     parser.add_argument("--splits", type=int, metavar="N", help="the first N splits")
-    parser.add_argument("--scheme", help="split scheme: paper (80/20) or standard (90/10)")
+    parser.add_argument("--scheme", help="split scheme: paper (80/20), standard (90/10) or large (10,000 test rows)")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--budget", metavar="20s", help="training time per cell, for example 20s, 5m, 1h")
     budget.add_argument("--steps", type=int, metavar="N", help="training steps per cell; bit-reproducible")
@@ -100,7 +100,7 @@ def _add_run(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fsibench import driver, environment, registry
+    from fsibench import driver, environment
     from fsibench.plan import left_out, make_plan
     from fsibench.runner import device_named
     from fsibench.store import Store
@@ -108,11 +108,9 @@ def _run(arguments: argparse.Namespace) -> int:
     workers = _workers(arguments.workers)
     if arguments.mirror is not None:
         os.environ["FSIBENCH_MIRROR"] = str(arguments.mirror.resolve())
-    protocol = _protocol(arguments)
+    protocol = _with_data(_protocol(arguments))
     device_named(protocol.device)
     cells = make_plan(protocol)
-    for name in dict.fromkeys(cell.dataset for cell in cells):
-        registry.dataset(name).fetch()
     with Store.create(arguments.store) as store:
         todo = driver.pending(store, cells, _statuses_to_retry(arguments.retry))
         print(_announcement(protocol, len(cells), len(todo), arguments.store), file=sys.stderr)
@@ -147,6 +145,27 @@ def _protocol(arguments: argparse.Namespace) -> Protocol:
         "keep": split_list(arguments.keep) if arguments.keep else None,
     }
     return load_protocol(arguments.protocol, {key: value for key, value in changes.items() if value is not None})
+
+
+def _with_data(protocol: Protocol) -> Protocol:
+    """The protocol with its data on this machine; sets that cannot be had here are named and left out."""
+    import dataclasses
+
+    from fsibench import registry
+
+    here = []
+    for text in protocol.datasets:
+        try:
+            registry.dataset(text).fetch()
+        except Unreachable as error:
+            if len(protocol.datasets) == 1:
+                raise
+            print(f"{text} is left out: {error}", file=sys.stderr)
+        else:
+            here.append(text)
+    if not here:
+        raise UsageError("none of the data sets can be had on this machine.")
+    return dataclasses.replace(protocol, datasets=tuple(here))
 
 
 def _workers(requested: int | None) -> int:

@@ -58,7 +58,7 @@ def build(cls: type[Any], owner: str, raw: Mapping[str, Any], **fixed: Any) -> A
 
 
 @functools.cache
-def _type_hints(cls: type[Any]) -> dict[str, Any]:
+def _type_hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 

@@ -263,14 +263,14 @@ def _plausible_bytes(passport: Passport) -> int:
     return 32 * passport.rows * (len(passport.columns) + 1) + (1 << 26)
 
 
-def _absent(passport: Passport, failures: list[DataError]) -> DataError:
+def _absent(passport: Passport, failures: list[DataError]) -> Unreachable:
     """One sentence: what was tried, and which file to put where."""
     reasons = "; ".join(str(error).rstrip(". ") for error in failures)
     tried = f"could not be fetched ({reasons})" if failures else "has no public source"
     names = " or ".join(f"{passport.name}{ending}" for ending in MIRROR_ENDINGS[:2])
     shape = f"{passport.rows} rows, columns {shortened(passport.columns)} and last {passport.target}"
     recipe = f" ({passport.recipe})" if passport.recipe else ""
-    return DataError(
+    return Unreachable(
         f"data set {passport.name!r} is not on this machine and {tried}: put {names} ({shape}) into a folder "
         f"and name that folder with --mirror or FSIBENCH_MIRROR{recipe}."
     )
