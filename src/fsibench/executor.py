@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -126,7 +127,7 @@ class LocalExecutor:
         slot = min(set(range(self.workers)) - {running.slot for running in self._running.values()})
         receiver, sender = self._context.Pipe(duplex=False)
         output = tempfile.NamedTemporaryFile(prefix="fsibench-")  # noqa: SIM115 (closed when the cell ends)
-        process = self._context.Process(target=_supervise, args=(cell, sender, output.name, core_of(slot, self.workers)))
+        process = self._context.Process(target=_supervise, args=(cell, sender, output.name, slot))
         with _environment(ONE_THREAD):
             process.start()
         sender.close()
@@ -192,15 +193,14 @@ def lost(how: str) -> dict[str, Any]:
 # In the cell's own processes -----------------------------------------------------------------------------------------
 
 
-def _supervise(cell: Cell, sender: Connection, output: str, core: int | None) -> None:
+def _supervise(cell: Cell, sender: Connection, output: str, slot: int) -> None:
     """Lead a session, run the cell in a child, report how it ended, and leave nobody behind."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptor = os.open(output, os.O_WRONLY | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
-    if core is not None:
-        os.sched_setaffinity(0, {core})
+    pin_to_a_free_core(slot)
     child = os.fork()
     if child == 0:
         _cell_process(cell, sender)
@@ -253,12 +253,26 @@ def _offer_to_the_oom_killer() -> None:
 # What the system can tell --------------------------------------------------------------------------------------------
 
 
-def core_of(slot: int, workers: int) -> int | None:
-    """The core a worker slot is pinned to; None where cores are too few or the system cannot pin."""
-    if not hasattr(os, "sched_getaffinity"):
+def pin_to_a_free_core(slot: int) -> int | None:
+    """Stay on one core that no other cell of this user is pinned to, beginning with the slot's own; else on none.
+
+    A lock per core says who is where, also between two runs at once. It is held open until the process ends.
+    """
+    if not hasattr(os, "sched_setaffinity"):
         return None
     cores = sorted(os.sched_getaffinity(0))
-    return cores[slot] if workers <= len(cores) else None
+    for number in range(len(cores)):
+        core = cores[(slot + number) % len(cores)]
+        path = Path(tempfile.gettempdir()) / f"fsibench-{os.getuid()}-core-{core}.lock"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            continue  # taken
+        os.sched_setaffinity(0, {core})
+        return core
+    return None
 
 
 def cell_memory_mb(supervisor: int) -> float:
