@@ -101,7 +101,7 @@ class Anytime:
         """Next evaluation's score minus the current one, [cells, G]; 0 where either is missing."""
         curves = self.results.curves
         columns = [curves.last(curves.values[metric], column) for column in self._next_counts.T]
-        return np.nan_to_num(np.column_stack(columns) - now)
+        return np.asarray(np.nan_to_num(np.column_stack(columns) - now))
 
     @cached_property
     def _next_counts(self) -> npt.NDArray[np.int64]:
@@ -120,7 +120,7 @@ class Anytime:
         before, after = np.fmax(before, self.seconds[:, :1]), np.fmax(after, self.seconds[:, :1])
         width = np.log(after / before)
         share = np.divide(np.log(self.seconds / before), width, out=np.zeros_like(width), where=width > 0)
-        return np.clip(np.nan_to_num(share), 0.0, 1.0)
+        return np.asarray(np.clip(np.nan_to_num(share), 0.0, 1.0))
 
     @cached_property
     def groups(self) -> dict[tuple[str, str], npt.NDArray[np.int64]]:

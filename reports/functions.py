@@ -104,7 +104,7 @@ def _oracle(payload: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 def thin(rows: Floats, most: int) -> Floats:
     """At most so many rows, evenly picked."""
-    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).round().astype(int)]
+    return np.asarray(rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).round().astype(int)])
 
 
 def _values(items: Sequence[Mapping[str, Any]], key: str) -> Floats:

@@ -12,7 +12,7 @@ from tabulate import tabulate
 from fsibench.reports import pages, ranking, statistics
 from fsibench.reports.calibration import table as calibration_table
 from fsibench.reports.looks import with_error
-from fsibench.reports.overview import Overview
+from fsibench.reports.overview import Overview, failure_rule
 from fsibench.reports.results import METRICS
 
 _SPECIAL = {
@@ -64,7 +64,7 @@ def _caption(overview: Overview, key: str) -> str:
         "Mean rank: over dataset × split."
     )
     if overview.results.failed.any():
-        text += f" † contains failed cells; {pages.failure_rule(ranking.CONSTANT in overview.results.entries)}"
+        text += f" † contains failed cells; {failure_rule(ranking.CONSTANT in overview.results.entries)}"
     return latex_text(text.replace("`", ""))
 
 
