@@ -83,8 +83,8 @@ def test_a_likelihood_beyond_its_error_is_found() -> None:
 
 def test_nothing_may_beat_the_true_conditional() -> None:
     oracle = plausibility.oracles()["bimodal"]
-    rows = [{"dataset": "bimodal[num_train=500]", "method": "a", "metric": key, "mean": value, "error": 0.01}
-            for key, value in oracle.items()]  # fmt: skip
+    fixed = {"dataset": "bimodal[num_train=500]", "method": "a", "error": 0.01}
+    rows: list[dict[str, Any]] = [{**fixed, "metric": key, "mean": value} for key, value in oracle.items()]
     assert found(plausibility.check_table(pd.DataFrame(rows)), "oracle") == set()
     better = [{**row, "mean": row["mean"] + (0.1 if row["metric"] == "ll" else -0.1)} for row in rows]
     assert found(plausibility.check_table(pd.DataFrame(better)), "oracle") == {("a", "rmse"), ("a", "ll"), ("a", "crps")}

@@ -18,7 +18,7 @@ import pytest
 
 from fsibench import reportcommand
 from fsibench.errors import UsageError
-from fsibench.reports import anytime, calibration, compare, figures, looks, results, site, tables, terminal
+from fsibench.reports import anytime, calibration, compare, figures, looks, results, site, statistics, tables, terminal
 from fsibench.reports.overview import Overview
 
 MakeStore = Callable[..., Path]
@@ -335,6 +335,6 @@ def test_noise_is_not_called_a_change() -> None:
     for _ in range(300):
         shared, own = generator.normal(size=(24, 1)), generator.normal(size=(24, 10))
         gains = np.sqrt(0.2) * shared + np.sqrt(0.8) * own
-        p_values = [compare.statistics.corrected_paired_test(row, 0.25).p_value for row in gains]
-        wrong += bool((compare.statistics.holm(p_values) < compare.LEVEL).any())
+        p_values = [statistics.corrected_paired_test(row, 0.25).p_value for row in gains]
+        wrong += bool((statistics.holm(p_values) < compare.LEVEL).any())
     assert wrong <= 0.08 * 300
