@@ -45,7 +45,7 @@ def parse_entry(text: str) -> tuple[str, dict[str, str]]:
 def build(cls: type[Any], owner: str, raw: Mapping[str, Any], **fixed: Any) -> Any:
     """Make `cls` from option texts (or values from TOML and JSON); `owner` names it in messages."""
     fields = {field.name: field for field in dataclasses.fields(cls) if field.name not in fixed}
-    hints = _type_hints(cls)  # type: ignore[arg-type] (classes can be hashed)
+    hints = _type_hints(cls)  # type: ignore[arg-type]  # classes can be hashed
     values: dict[str, Any] = {}
     for key, value in _expand_preset(cls, owner, raw).items():
         if key not in fields:
