@@ -89,3 +89,10 @@ def chaos(session: nox.Session) -> None:
     """Random kills of cells and drivers over 200 cells, and a disk that fills: a few minutes, then the losses."""
     install(session, "-e", ".")
     session.run("python", "scripts/chaos.py", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session
+def oracle(session: nox.Session) -> None:
+    """HMC against an independent sampler, NUTS of blackjax: a large install, so a session of its own."""
+    install(session, "-e", ".", "blackjax", "jax", groups=("test",))
+    session.run("pytest", "tests/oracle", *session.posargs, env=ONE_THREAD)
