@@ -441,7 +441,7 @@ function leaderboard() {
 
   function drawScores(result) {
     const table = find("scores"), head = html("tr", {}, html("th", { scope: "col", class: "entry" }, "entry"));
-    for (const d of result.sets) head.append(html("th", { scope: "col" }, data.datasets[d]));
+    for (const d of result.sets) head.append(html("th", { scope: "col", title: data.datasets[d] }, data.datasets[d]));
     table.tHead.replaceChildren(head);
     const places = new Map();
     for (const d of result.sets) {
