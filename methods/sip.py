@@ -29,7 +29,7 @@ from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linalg import JITTER, cholesky
 from fsibench.blocks.networks import DropoutMasks, NoiseSampler
-from fsibench.blocks.priors import BNNPrior, NeuralSamplerPrior, Prior
+from fsibench.blocks.priors import BNNPrior, GaussianProcessPrior, NeuralSamplerPrior, Prior
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least, warm_up
 from fsibench.contract import Budget, Data, Method
 from fsibench.predictive import Predictive
@@ -70,7 +70,7 @@ class SIP(Method):
         },
     }  # fmt: skip
 
-    prior: Literal["bnn", "ns"] = "bnn"
+    prior: Literal["bnn", "ns", "gp"] = "bnn"
     alpha: float = 0.5  # 0 is the limit of variational inference, 1 the log predictive density
     num_inducing: int = 30
     num_moment_samples: int = 50  # prior functions per step, for m, K and the discriminator
@@ -145,7 +145,7 @@ class SparseImplicitProcess:
         self.options, self.prior, self.sampler = options, prior, sampler
         self.inducing = leaf(inducing)  # Z, [M, D]
         self.log_noise = leaf(inducing.new_tensor(options.initial_log_noise))  # λ
-        self.dropout_rate = options.dropout_ns if options.prior == "ns" else options.dropout_bnn
+        self.dropout_rate = {"bnn": options.dropout_bnn, "ns": options.dropout_ns, "gp": 0.0}[options.prior]
         self.last: dict[str, float | Tensor] = {}
 
     def draw_conditional(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Conditional]:
@@ -273,6 +273,8 @@ def make_prior(options: SIP, num_inputs: int, generator: torch.Generator, dtype:
     released = options.initialisation == "released"
     if options.prior == "ns":
         return NeuralSamplerPrior(num_inputs, generator, weight_scale=0.2 if released else None, dtype=dtype)
+    if options.prior == "gp":
+        return GaussianProcessPrior(num_inputs, generator, dtype=dtype)
     log_scale = (-5.0, 2.0) if released else (-3.0, 0.1)
     return BNNPrior(num_inputs, generator, mean_scale=0.05 if released else 0.2, log_scale=log_scale, dtype=dtype)
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
 
 from fsibench.blocks.networks import DropoutMasks
-from fsibench.blocks.priors import BNNPrior, NeuralSamplerPrior, Prior
+from fsibench.blocks.priors import BNNPrior, GaussianProcessPrior, NeuralSamplerPrior, Prior
 
 F64 = torch.float64
 
@@ -18,10 +20,12 @@ def inputs(num_rows: int, seed: int = 9) -> Tensor:
     return torch.randn(num_rows, 3, generator=stream(seed), dtype=F64)
 
 
-@pytest.fixture(params=["bnn", "ns"])
+@pytest.fixture(params=["bnn", "ns", "gp"])
 def prior(request: pytest.FixtureRequest) -> Prior:
     if request.param == "bnn":
         return BNNPrior(3, stream(), log_scale=(-1.0, 0.1), dtype=F64)
+    if request.param == "gp":
+        return GaussianProcessPrior(3, stream(), dtype=F64)
     return NeuralSamplerPrior(3, stream(), dtype=F64)
 
 
@@ -35,9 +39,9 @@ def test_one_noise_is_one_function_wherever_it_is_evaluated(prior: Prior) -> Non
 
 def test_draws_differ_between_functions_and_follow_the_generator(prior: Prior) -> None:
     x = inputs(4)
-    draws = prior.draw(x, 6, stream(2))
+    draws = prior.draw(x, 6, stream(2)).detach()
     assert float(draws.std(0).min()) > 0.0
-    torch.testing.assert_close(prior.draw(x, 6, stream(2)), draws)
+    torch.testing.assert_close(prior.draw(x, 6, stream(2)).detach(), draws)
     assert not torch.equal(prior.draw(x, 6, stream(3)), draws)
 
 
@@ -69,19 +73,19 @@ def test_condition_returns_the_functions_at_the_inducing_inputs(prior: Prior) ->
 
 def test_bnn_weights_have_the_standard_deviation_exp_r() -> None:
     prior = BNNPrior(1, stream(), hidden=(), mean_scale=0.0, log_scale=(-0.7, 0.0), bias_scale=0.0, dtype=F64)
-    draws = prior.draw(torch.ones(1, 1, dtype=F64), 100_000, stream(1))  # f(1) = w
+    draws = prior.draw(torch.ones(1, 1, dtype=F64), 100_000, stream(1)).detach()  # f(1) = w
     assert float(draws.std()) == pytest.approx(torch.tensor(-0.7).exp().item(), rel=0.01)
 
 
 def test_bnn_prior_can_start_at_the_scale_of_its_layers() -> None:
     prior = BNNPrior(3, stream(), mean_scale=0.0, log_scale=None, bias_scale=0.0, dtype=F64)
-    values = prior.draw(inputs(50), 300, stream(1))
+    values = prior.draw(inputs(50), 300, stream(1)).detach()
     assert 0.3 < float(values.std()) < 3.0
 
 
 def test_neural_sampler_covariance_has_at_most_its_rank() -> None:
     prior = NeuralSamplerPrior(3, stream(), rank=4, dtype=F64)
-    functions = prior.draw(inputs(30), 200, stream(1))
+    functions = prior.draw(inputs(30), 200, stream(1)).detach()
     assert int(torch.linalg.matrix_rank(torch.cov(functions.mT), rtol=1e-10)) == 4
 
 
@@ -95,3 +99,14 @@ def test_dropout_acts_on_hidden_layers_of_the_neural_sampler_only() -> None:
     ]
     assert dropped[0] == 0.0
     assert dropped[1] == pytest.approx(0.2, abs=0.06)
+
+
+def test_gaussian_process_draws_have_the_covariance_of_the_kernel() -> None:
+    prior = GaussianProcessPrior(2, stream(), num_features=2_000, dtype=F64)
+    with torch.no_grad():
+        prior.log_scales[:] = torch.tensor([-0.2, 0.5, 0.4], dtype=F64)
+    x = torch.randn(5, 2, generator=stream(3), dtype=F64)
+    draws = prior.draw(x, 5_000, stream(1)).detach()
+    lengthscales = torch.tensor([-0.2, 0.5], dtype=F64).exp()
+    exact = math.exp(0.4) * torch.exp(-0.5 * torch.cdist(x / lengthscales, x / lengthscales).square())
+    torch.testing.assert_close(torch.cov(draws.mT), exact, atol=0.15, rtol=0.0)

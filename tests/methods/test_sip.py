@@ -43,7 +43,7 @@ def gradient_size(tensor: Tensor) -> float:
 
 
 @pytest.mark.parametrize("adaptive_contrast", [False, True])
-@pytest.mark.parametrize("prior", ["bnn", "ns"])
+@pytest.mark.parametrize("prior", ["bnn", "ns", "gp"])
 def test_symmetric_kl_trains_the_prior_and_forward_kl_does_not(prior: str, adaptive_contrast: bool) -> None:
     for kl in ("symmetric", "forward"):
         options = dataclasses.replace(SMALL, prior=prior, kl=kl, adaptive_contrast=adaptive_contrast)
@@ -144,7 +144,7 @@ def test_draws_have_the_joint_posterior_covariance() -> None:
     torch.testing.assert_close(torch.cov(draws.mT), features(x) @ covariance @ features(x).mT, atol=0.05, rtol=0.05)
 
 
-@pytest.mark.parametrize("prior", ["bnn", "ns"])
+@pytest.mark.parametrize("prior", ["bnn", "ns", "gp"])
 def test_draws_are_coherent_functions_with_the_moments_of_the_prediction(prior: str) -> None:
     process = model(dataclasses.replace(SMALL, prior=prior, num_test_samples=3000))
     x = torch.cat([data(3).x, data(3).x])

@@ -25,6 +25,7 @@ METHODS: dict[str, Method] = {
     "avb": AVB(),
     "sip bnn": SIP(prior="bnn"),
     "sip ns": SIP(prior="ns"),
+    "sip gp": SIP(prior="gp"),
     "sip adaptive contrast": SIP(adaptive_contrast=True),
 }
 
@@ -67,6 +68,7 @@ LINEAR_GAPS = {
     "avb": 0.3,
     "sip bnn": 0.15,
     "sip ns": 0.15,
+    "sip gp": 0.15,
     "sip adaptive contrast": 0.3,
 }
 

@@ -80,7 +80,7 @@ def test_aadm_and_avb(weights: str, alpha: float) -> None:
 
 
 @pytest.mark.parametrize("conditional", ["analytic", "sampled"])
-@pytest.mark.parametrize("prior", ["bnn", "ns"])
+@pytest.mark.parametrize("prior", ["bnn", "ns", "gp"])
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 def test_sip(prior: str, alpha: float, conditional: str) -> None:
     options = SIP(

@@ -8,6 +8,7 @@ these objects, so "same prior, other inference" is one option.
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Sequence
 
 import torch
@@ -164,3 +165,45 @@ class NeuralSamplerPrior(Prior):
         a_x, a_z = torch.split_with_sizes(a, [len(x), len(z)])
         mean, variance = low_rank_conditional(a_x, a_z, v, u, jitter)
         return Conditional(mean, variance, v @ a_z.mT)
+
+
+class GaussianProcessPrior(Prior):
+    """Zero-mean Gaussian process with an ARD RBF kernel, seen through F random Fourier features (Rahimi, Recht 2007).
+
+        f_s(x) = s √(2/F) Σ_k w_sk cos(ω_kᵀ(x/ℓ) + b_k),   w ~ N(0, I),   ω ~ N(0, I),   b ~ U(0, 2π)
+
+    ω and b are drawn once, so that functions stay functions; lengthscales ℓ [D] and signal variance s² are learned.
+    Sample covariances differ from the kernel by about s²/√F.
+    """
+
+    def __init__(
+        self,
+        num_inputs: int,
+        generator: torch.Generator,
+        num_features: int = 200,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.frequencies = torch.randn(
+            num_inputs, num_features, generator=generator, dtype=dtype, device=generator.device
+        )
+        phases = torch.rand(num_features, generator=generator, dtype=dtype, device=generator.device)
+        self.phases = 2.0 * math.pi * phases
+        # log ℓ starts at the typical distance of standardised inputs, log s² at their targets' variance
+        start = torch.zeros(num_inputs + 1, dtype=dtype, device=generator.device)
+        start[:-1] = 0.5 * math.log(num_inputs)
+        self.log_scales = start.requires_grad_(True)  # log ℓ [D], log s²
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [self.log_scales]
+
+    def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
+        F = self.phases.numel()
+        return torch.randn(num_draws, F, generator=generator, dtype=self.phases.dtype, device=self.phases.device)
+
+    def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
+        """f_s(x); dropout has no meaning here and is ignored."""
+        log_lengthscales, log_signal = self.log_scales[:-1], self.log_scales[-1]
+        angles = torch.addmm(self.phases, x * torch.exp(-log_lengthscales), self.frequencies)  # [N, F]
+        features = (0.5 * log_signal).exp() * math.sqrt(2.0 / self.phases.numel()) * angles.cos()
+        return noise @ features.mT
