@@ -463,7 +463,7 @@ function leaderboard() {
     }));
     makeSortable(table);
     find("scores-caption").textContent = `${result.metric.label}: ${result.metric.explanation}. Mean ± standard error over splits (sd/√splits; the splits share training rows, so it is too small to compare entries with), `
-      + `${timeText()}; ${result.metric.direction}. Best in bold on green, second underlined. † contains failed cells or cells without a result yet, ${board.constant === null ? "which are left out of the mean" : "replaced by the score of constant"}.`;
+      + `${timeText()}, over the ${result.blocks.length} dataset × split blocks that every ranked entry has finished; ${result.metric.direction}. Best in bold on green, second underlined. † contains failed cells or cells without a result yet, ${board.constant === null ? "which are left out of the mean" : "replaced by the score of constant"}.`;
   }
 
   const timeText = () => (state.time === width - 1 ? "at the end of the budget" : `after ${seconds(board.grid[state.time])} of training`);
