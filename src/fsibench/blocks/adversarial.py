@@ -36,18 +36,17 @@ class Discriminator:
     ) -> None:
         self.network = MLP((num_inputs, hidden_units, hidden_units, 1), weight_scale, bias_scale, generator, dtype)
         self._optimiser = Optimiser([self.network.flat], learning_rate, schedule)
+        self._counts = (0, 0)  # of the two classes, for which signs and shares were made
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
         """Cross-entropy ½ [ mean softplus(−T(first)) + mean softplus(T(second)) ]."""
         return self._loss(torch.cat([first, second]), len(first))
 
     def _loss(self, both: Tensor, num_first: int) -> Tensor:
-        logits = self.network(both).squeeze(1)
-        signs = torch.ones_like(logits)
-        signs[:num_first] = -1.0
-        shares = torch.full_like(logits, 0.5 / (len(both) - num_first))
-        shares[:num_first] = 0.5 / num_first
-        return torch.dot(functional.softplus(logits * signs), shares)
+        counts = num_first, len(both) - num_first
+        if counts != self._counts:
+            self._counts, (self._signs, self._shares) = counts, _classes(counts, both)
+        return torch.dot(functional.softplus(self.network(both).squeeze(1) * self._signs), self._shares)
 
     def improve(self, first: Tensor, second: Tensor, fraction: float) -> float:
         """One Adam step towards log(first / second) on draws taken as data; returns the cross-entropy before it."""
@@ -65,6 +64,12 @@ class Discriminator:
     def log_ratio(self, draws: Tensor) -> Tensor:
         """T at draws [S, M], differentiable in the draws and constant in the network: [S]."""
         return self.network(draws, frozen=True).squeeze(1)
+
+
+def _classes(counts: tuple[int, int], like: Tensor) -> tuple[Tensor, Tensor]:
+    """Signs of the logits, −1 for the first class and 1 for the second, and each draw's share of the mean."""
+    first, second = (torch.ones(count, dtype=like.dtype, device=like.device) for count in counts)
+    return torch.cat([-first, second]), torch.cat([0.5 / counts[0] * first, 0.5 / counts[1] * second])
 
 
 class Moments:
