@@ -1,0 +1,50 @@
+"""SVGP against the exact process: with an inducing input at every row nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fsibench import checks
+from fsibench.contract import Data
+from fsibench.errors import UsageError
+from fsibench.methods import svgp as module
+from fsibench.methods.gp import GP
+
+pytest.importorskip("gpytorch", reason="gpytorch is an extra: fsibench[gp]")
+
+
+def wave(num_rows: int, seed: int = 0) -> Data:
+    generator = torch.Generator().manual_seed(seed)
+    x = 4.0 * torch.rand(num_rows, 1, generator=generator) - 2.0
+    return Data(x, torch.sin(2.0 * x[:, 0]) + 0.1 * torch.randn(num_rows, generator=generator))
+
+
+def test_with_many_inducing_inputs_it_predicts_like_the_exact_process() -> None:
+    train, test = wave(60), wave(100, seed=1)
+    sparse = checks.fit(module.SVGP(num_inducing=60, learning_rate=0.05), train, 400)
+    exact = checks.fit(GP(), train, 200)
+    scores = [
+        checks.predict(posterior, test.x).log_prob(test.y).mean().item() for posterior in (sparse, exact)
+    ]
+    assert scores[0] == pytest.approx(scores[1], abs=0.08)
+
+
+def test_draws_have_the_moments_of_the_predictive_without_noise() -> None:
+    sparse = checks.fit(module.SVGP(num_inducing=20, learning_rate=0.05), wave(40), 100)
+    assert isinstance(sparse, module.SparseProcess)
+    x = torch.linspace(-2.0, 2.0, 5)[:, None]
+    draws = sparse.draw(x, 5000, checks.random_stream())
+    predictive = checks.predict(sparse, x)
+    assert draws.mean(0).numpy() == pytest.approx(predictive.mean.numpy(), abs=0.03)
+    noise = sparse.likelihood.noise.item()
+    assert draws.var(0).numpy() == pytest.approx((predictive.variance - noise).numpy(), rel=0.15, abs=1e-3)
+
+
+def test_without_gpytorch_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(module.importlib, "import_module", absent)
+    with pytest.raises(UsageError, match=r"fsibench\[gp\]"):
+        module.load_gpytorch()
