@@ -241,7 +241,7 @@ def critical_difference(site: pages.Site, key: str, style: Mapping[str, Look]) -
     axes.set(xlim=(1 - 0.45 * count, count + 0.45 * count), ylim=(-depth, 1.6))
     axes.axis("off")
     axes.hlines(0, 1, max(count, 2), color="black", lw=0.8)
-    for rank in range(1, count + 1):
+    for rank in range(1, count + 1, -(-count // 20)):
         axes.vlines(rank, 0, 0.25, color="black", lw=0.8)
         axes.text(rank, 0.4, str(rank), ha="center", fontsize=7)
     for index, group in enumerate(bars):

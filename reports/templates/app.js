@@ -679,12 +679,13 @@ function diagram(box, item) {
   const left = Math.ceil(count / 2), rows = Math.max(left, count - left), barStep = 8, first = axis + 16 + item.bars.length * barStep;
   const height = first + rows * 19 + 8;
   const fx = (rank) => side + ((rank - 1) / (count - 1)) * (width - 2 * side);
-  const short = (name) => { const most = Math.max(Math.floor(side / 7.2), 6); return name.length > most ? `${name.slice(0, most - 1)}…` : name; };
+  const short = (name) => { const most = Math.max(Math.floor((side - 44) / 6), 6); return name.length > most ? `${name.slice(0, most - 1)}…` : name; };
   const root = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, height, style: `max-width:${width}px`, role: "img" },
     svg("title", {}, `Critical-difference diagram, critical difference ${number(item.critical, 3)}`),
     svg("desc", {}, item.names.map((name, i) => `${name} ${item.ranks[i].toFixed(2)}`).join(", ")),
     svg("line", { class: "axis", x1: fx(1), x2: fx(count), y1: axis, y2: axis }));
-  for (let rank = 1; rank <= count; rank += 1) root.append(svg("line", { class: "axis", x1: fx(rank), x2: fx(rank), y1: axis - 5, y2: axis }), svg("text", { x: fx(rank), y: axis - 9, "text-anchor": "middle" }, String(rank)));
+  const every = Math.ceil((count * 20) / (width - 2 * side));
+  for (let rank = 1; rank <= count; rank += every) root.append(svg("line", { class: "axis", x1: fx(rank), x2: fx(rank), y1: axis - 5, y2: axis }), svg("text", { x: fx(rank), y: axis - 9, "text-anchor": "middle" }, String(rank)));
   const span = fx(1 + item.critical) - fx(1);
   if (Number.isFinite(span) && item.critical <= count - 1) root.append(svg("line", { stroke: "currentColor", "stroke-width": 2, x1: fx(1), x2: fx(1) + span, y1: 14, y2: 14 }), svg("text", { x: fx(1) + span + 6, y: 18 }, `critical difference ${number(item.critical, 3)}`));
   else root.append(svg("text", { x: fx(1), y: 18 }, `critical difference ${number(item.critical, 3)}: wider than the scale`));
