@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,11 @@ def test_evaluations_are_log_spaced_in_steps_and_end_with_the_budget() -> None:
 def test_evaluations_are_log_spaced_in_seconds() -> None:
     rows, _ = run(cell(f"{ODD}:Sleeper[seconds=0.01]", seconds=0.8, per_decade=3))
     instants = [row["train_seconds"] for row in rows]
-    assert instants == pytest.approx([0.1, 0.2154, 0.4642, 0.8], abs=0.05)
+    # Each look comes after its instant; how soon after is up to the machine.
+    assert len(instants) <= 4
+    assert instants[0] >= 0.1
+    assert instants[-1] >= 0.8
+    assert all(later / earlier > 1.2 for earlier, later in itertools.pairwise(instants))
 
 
 def test_equal_seeds_give_equal_bits_under_any_evaluation_schedule() -> None:
@@ -104,14 +109,14 @@ def test_evaluating_costs_no_training_second(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(runner, "score", slow_score)
     rows, end = run(cell(f"{ODD}:NoOp", steps=100, per_decade=2))
     assert len(rows) >= 4
-    assert rows[-1]["train_seconds"] < 0.1
+    assert rows[-1]["train_seconds"] < 0.3
     assert end["details"]["evaluate_seconds"] > 0.3 * len(rows) * 0.9
 
 
 def test_a_budget_in_cpu_seconds_does_not_count_sleep() -> None:
     _, wall = run(cell(f"{ODD}:Sleeper[seconds=0.02]", seconds=0.2))
-    assert wall["details"]["wall_seconds"] == pytest.approx(0.2, abs=0.1)
-    assert wall["details"]["cpu_seconds"] < 0.1
+    assert wall["details"]["wall_seconds"] >= 0.2
+    assert wall["details"]["cpu_seconds"] < 0.5 * wall["details"]["wall_seconds"]
     budget = Budget(seconds=0.05, clock=time.process_time)
     budget.start()
     time.sleep(0.1)
