@@ -91,7 +91,7 @@ class SIP(Method):
     # from fresh ones (as released), or from the very draws it judges.
     discriminator_draws: Literal["previous", "fresh", "shared"] = "previous"
     dropout_bnn: float = 0.0  # in training, of all layers of the network, the output included
-    dropout_ns: float = 0.15  # in training, of the hidden layers of both networks; the paper has 0.05
+    dropout_ns: float = 0.1  # in training, of the hidden layers of both networks; the paper has 0.05
     initialisation: Literal["scaled", "released"] = "scaled"
     initial_log_noise: float = -2.0
     jitter: float = JITTER
