@@ -89,14 +89,16 @@ class Overview:
             )
         if self.unranked:
             sentences.append(f"Not ranked, because too few cells were run: {', '.join(self.unranked)}.")
-        contended = int(results.cells["contended"].fillna(0).astype(bool).sum())
+        # A budget in CPU seconds is not shortened by a busy machine.
+        on_the_wall = results.cells["clock"] == "wall"
+        contended = int(results.cells.loc[on_the_wall, "contended"].fillna(0).astype(bool).sum())
         if contended:
             sentences.append(f"{count(contended, 'cell')} shared the processor with other work: seconds are too long.")
         return sentences
 
 
-def count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def failure_rule(constant_was_run: bool) -> str:

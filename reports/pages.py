@@ -18,7 +18,7 @@ import pandas as pd
 from fsibench.reports import calibration, functions, ledger, plausibility, ranking, statistics
 from fsibench.reports.anytime import NUM_TARGETS, Anytime, shares_of_targets
 from fsibench.reports.looks import looks, number, p_text, signed, with_error
-from fsibench.reports.overview import DIAGNOSTICS_FAILED, Overview, failure_rule
+from fsibench.reports.overview import DIAGNOSTICS_FAILED, Overview, count, failure_rule
 from fsibench.reports.results import METRICS, Floats
 
 # Numbers embedded for the slider: about 5 MB of text. Larger stores get fewer grid points, never fewer cells.
@@ -120,8 +120,8 @@ def leaderboard(site: Site) -> dict[str, Any]:
     num_datasets, num_entries = len(results.datasets), len(results.entries)
     finished = int((results.finished & ~results.failed).sum())
     summary = (
-        f"{num_entries} entries on {num_datasets} data sets, {len(results.cells)} cells, {finished} of them finished "
-        f"well. {conditions_sentence(results.cells)}"
+        f"{count(num_entries, 'entry', 'entries')} on {count(num_datasets, 'data set')}, "
+        f"{count(len(results.cells), 'cell')}, {finished} of them finished well. {conditions_sentence(results.cells)}"
     )
     return {
         "page_title": "Leaderboard",

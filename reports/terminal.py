@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
-from fsibench.reports.overview import Overview
+from fsibench.reports.overview import Overview, count
 from fsibench.reports.results import SCORES, Results, load
 
 WIDEST_NAME = 34
@@ -33,7 +33,8 @@ def render_results(results: Results) -> str:
     text = tabulate(rows, [*headers, "failed", "train\nseconds"], tablefmt="simple", disable_numparse=True,
                     colalign=("left", *["right"] * 8))  # fmt: skip
     explanation = (
-        f"rank: mean over {len(blocks.values)} dataset × split blocks of {len(blocks.datasets)} data sets; "
+        f"rank: mean over {count(len(blocks.values), 'dataset × split block')} of "
+        f"{count(len(blocks.datasets), 'data set')}; "
         "of means: rank of the data set means, averaged over data sets. Lower is better."
     )
     return "\n".join([text, "", explanation, *_marks(overview), *overview.caveats])

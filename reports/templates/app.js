@@ -553,16 +553,22 @@ function convergence() {
   });
   const metrics = () => (chosen("which") === "three" ? data.metrics.filter((m) => m.key !== "calibration") : data.metrics.filter((m) => m.key === chosen("which")));
 
-  /* Where it matters: everything that is at least as good as the worst final score or constant, with some room. */
+  /* Where it matters: the last medians and quartiles, the best ever seen, and as much again on the worse side to show how they came there. */
   function focus(series, larger) {
-    const finals = series.map((s) => lastOf(s.y)).filter((v) => v !== null);
-    if (!finals.length || chosen("range") === "all") return rangeOf(series.flatMap((s) => [...s.y, ...s.low, ...s.high]));
-    finals.sort((a, b) => (larger ? b - a : a - b));
-    const best = series.flatMap((s) => s.y.filter((v) => v !== null)).reduce((a, b) => (larger ? Math.max(a, b) : Math.min(a, b)));
-    const usual = finals[Math.floor((finals.length - 1) * 0.75)], worst = finals[finals.length - 1];
+    const ends = series.map((s) => [s.y, s.low, s.high].map(lastOf)).filter((end) => end[0] !== null);
+    const everything = rangeOf(series.flatMap((s) => [...s.y, ...s.low, ...s.high]));
+    if (!ends.length || chosen("range") === "all") return everything;
+    const worse = (a, b) => (larger ? b - a : a - b), last = ends.map((end) => end[0]).sort(worse);
+    const best = series.flatMap((s) => s.y.filter((v) => v !== null)).sort(worse)[0];
+    const usual = last[Math.floor((last.length - 1) * 0.75)], worst = last[last.length - 1];
     // One entry that is hopeless must not flatten the others.
-    const reach = Math.abs(worst - best) > 4 * Math.abs(usual - best) && usual !== best ? best + (usual - best) * 2 : best + (worst - best) * 1.15;
-    return rangeOf([best, reach]);
+    const hopeless = usual !== best && Math.abs(worst - best) > 4 * Math.abs(usual - best);
+    const limit = hopeless ? best + (usual - best) * 2 : worst;
+    const quartiles = ends.filter((end) => worse(end[0], limit) <= 0).flat().filter((v) => v !== null).sort(worse);
+    const edge = quartiles.length ? quartiles[quartiles.length - 1] : limit, top = quartiles.length ? quartiles[0] : best;
+    const start = worse(best, top) < 0 ? best : top, reach = worse(edge, limit) > 0 && !hopeless ? edge : limit;
+    const [low, high] = rangeOf([start, reach + (reach - start) * (hopeless ? 0 : 0.8)]);
+    return [Math.max(low, everything[0]), Math.min(high, everything[1])];
   }
   const lastOf = (values) => { for (let i = values.length - 1; i >= 0; i -= 1) if (values[i] !== null) return values[i]; return null; };
 
