@@ -60,7 +60,7 @@ def exact_log_likelihood(train: Data, test: Data) -> float:
     return float(exact.log_prob(test.y).mean())
 
 
-# Nats per point below the exact predictive after 600 steps; `constant` is 1.2 nats below it.
+# Nats per point below the exact predictive after 600 steps (2000 of the cheaper BBB); `constant` is 1.2 below it.
 LINEAR_GAPS = {
     "bbb": 0.15,
     "bbb scale mixture": 0.3,
@@ -77,7 +77,7 @@ LINEAR_GAPS = {
 @pytest.mark.parametrize("name", METHODS)
 def test_linear_gaussian_data_bring_the_exact_predictive_within_reach(name: str) -> None:
     train, test = linear_gaussian(200, seed=10), linear_gaussian(500, seed=20)
-    *_, posterior = posteriors(METHODS[name], train, 600)
+    *_, posterior = posteriors(METHODS[name], train, 2000 if isinstance(METHODS[name], BBB) else 600)
     reached = float(posterior.predict(test.x, stream(1)).log_prob(test.y).mean())
     exact = exact_log_likelihood(train, test)
     constant = Predictive(torch.zeros(1, 500), train.y.std().expand(1, 500))
