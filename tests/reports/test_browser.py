@@ -53,7 +53,7 @@ def open_page(browser: Any, full_site: Path) -> Iterator[Open]:
         if changes:
             page.set_viewport_size(changes)
         page.goto((folder / f"{name}.html").as_uri())
-        page.wait_for_selector("body[data-ready=yes]", timeout=20_000)
+        page.wait_for_selector("body[data-ready=yes]", timeout=60_000)
         return page
 
     yield open_one
