@@ -155,16 +155,16 @@ def compare(row: Mapping[str, Any], ours: pd.Series, test_to_train: float) -> tu
 
 
 def _circumstances(ours: pd.Series, results: Results, dataset: str) -> str:
-    """What differs from the paper's setting, as far as the store knows."""
-    parts = []
+    """Our budget, and what differs from the paper's setting as far as the store knows."""
+    cells = results.cells[results.cells["dataset"] == dataset]
+    parts = [f"budget {', '.join(cells['budget'].unique())}"]
     if ours["splits"] < NUM_PUBLISHED_SPLITS:
         parts.append(f"{int(ours['splits'])} splits")
-    schemes = results.cells.loc[results.cells["dataset"] == dataset, "scheme"].unique()
-    if list(schemes) != ["paper"]:
-        parts.append(f"split scheme {', '.join(schemes)}")
+    if list(cells["scheme"].unique()) != ["paper"]:
+        parts.append(f"split scheme {', '.join(cells['scheme'].unique())}")
     if ours["failed"]:
         parts.append(f"{int(ours['failed'])} cells failed, {int(ours['imputed'])} replaced by constant")
-    return f" ({'; '.join(parts)})" if parts else ""
+    return f" ({'; '.join(parts)})"
 
 
 def ranks_among_published(overview: Overview, entries: Mapping[str, list[str]]) -> pd.DataFrame | None:

@@ -499,7 +499,7 @@ function leaderboard() {
         series[i].y[t] += Number.isNaN(v) ? 0 : Math.min(Math.max((v - floor) / (best - floor), 0), 1); } });
     }
     series.forEach((s) => { s.y = s.y.map((v) => (count ? v / count : null)); });
-    const leader = board.grid.map((_, t) => series.reduce((best, s) => (best === null || s.y[t] > best.y[t] ? s : best), null));
+    const leader = board.grid.map((_, t) => series.reduce((best, s) => (s.y[t] > (best === null ? 0 : best.y[t]) ? s : best), null));
     lineChart(find("front-chart"), { series, x: board.grid, title: `Quality in ${result.metric.label} against training seconds`, xLabel: "training seconds", height: 300, larger: true,
       yRange: [-0.02, 1.02], markAt: state.time < width - 1 ? board.grid[state.time] : null,
       extra: (chart, xs) => chart.marks.prepend(svg("path", { id: "front", d: path(xs, leader.map((s, t) => (s ? chart.fy(s.y[t]) : null))), fill: "none", stroke: "currentColor",
@@ -507,7 +507,7 @@ function leaderboard() {
     const names = [];
     leader.forEach((s, t) => { if (s && (!names.length || names[names.length - 1][0] !== s.entry.name)) names.push([s.entry.name, board.grid[t]]); });
     find("front-caption").textContent = `0 is ${board.constant === null ? "the worst final score" : "the score of constant"}, 1 the best final score of any entry, within each dataset × split. The wide line is the front: `
-      + `${names.map(([name, t], i) => (i ? `${name} from ${seconds(t)}` : name)).slice(0, 8).join(", ")}.`;
+      + `${names.map(([name, t]) => `${name} from ${seconds(t)}`).slice(0, 8).join(", ") || "nobody is better than that yet"}.`;
   }
 
   function draw(everything = true) {

@@ -138,6 +138,12 @@ def test_the_budget_slider_ranks_at_that_time(open_page: Open, full_store: Path)
     assert page.locator("#budget-text").inner_text() == "full budget"
 
 
+def test_the_front_names_who_leads_when(open_page: Open) -> None:
+    text = open_page("index").locator("#front-caption").inner_text()
+    assert "gp from" in text  # exact, so it leads as soon as it is there
+    assert text.rstrip(".").split(", ")[-1].startswith("aadm from")  # the best at the end
+
+
 def test_columns_sort_by_mouse_and_by_keyboard(open_page: Open) -> None:
     page = open_page("index")
     button = page.locator("#board thead th:nth-child(3) button")
