@@ -276,8 +276,11 @@ def _add_check(commands: Any) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    import torch
+
     from fsibench import checks, registry
 
+    torch.set_num_threads(1)  # as in a run: more threads slow tiny tensors down
     entry = registry.entry(arguments.entry)
     if arguments.only and arguments.only not in checks.CHECKS:
         raise unknown("check", arguments.only, checks.CHECKS)
