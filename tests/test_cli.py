@@ -92,7 +92,7 @@ def test_a_failed_cell_gives_exit_code_1_and_the_others_finish(
         assert set(cells.loc["constant", "status"]) == {"ok"}
         assert set(cells.loc["raises", "status"]) == {"error"}
         assert set(cells.loc["dies", "status"]) == {"lost"}
-        assert set(cells.loc["dies", "message"]) == {"the worker process was killed by signal 9"}
+        assert set(cells.loc["dies", "message"]) == {"the worker process was lost: signal 9"}
         assert all("the last words of the method" in text for text in cells.loc["raises", "traceback"])
         assert (opened.evaluations().query("entry == 'raises'")["step"] <= 3).all()
     assert "the method failed on purpose" in capsys.readouterr().err
