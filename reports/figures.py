@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "pdf", "png")
 COLUMN_WIDTH, TEXT_WIDTH = 3.4, 7.0  # inches: one and two columns of a proceedings page
-MOST_DATASETS = 12  # a figure of its own for each of the first; the pages have all
+MOST_DATASETS = 16  # with more, data sets get no figures of their own; the pages have all
 PANEL_NAMES = {
     "quantiles": "predictive quantiles",
     "samples": "samples of y",
@@ -70,7 +70,7 @@ def all_figures(site: pages.Site) -> Iterator[tuple[str, str, Callable[[], Figur
     style = looks(site.results.entries)
     anytime = Anytime.per_dataset(site.results, 40)
     names = file_stems(site.results.datasets)
-    for dataset in site.results.datasets[:MOST_DATASETS]:
+    for dataset in site.results.datasets if len(names) <= MOST_DATASETS else ():
         title = f"Scores on {dataset} against training seconds"
         yield f"convergence-{names[dataset]}", title, partial(curves, anytime, dataset, SCORES, style)
     for key in METRICS:
