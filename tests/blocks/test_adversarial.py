@@ -38,7 +38,7 @@ def test_discriminator_recovers_the_ratio_to_a_standard_normal() -> None:
     q = Normal(torch.tensor([0.0, 0.5]), torch.tensor([1.3, 0.8]))
     discriminator, generator = Discriminator(2, stream(), 5e-3, "cosine", weight_scale=None), stream(1)
     for step in range(800):
-        discriminator.improve_on_gaussian(draws_of(q, 255, generator), step / 800, generator)
+        discriminator.improve_on_gaussian(draws_of(q, 255, generator), step / 800, generator)  # odd: an unpaired draw
     held_out = draws_of(q, 1000, generator)
     exact = (q.log_prob(held_out) - Normal(0.0, 1.0).log_prob(held_out)).sum(1)
     assert correlation(discriminator.log_ratio(held_out), exact) > 0.95

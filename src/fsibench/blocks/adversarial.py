@@ -18,8 +18,6 @@ from fsibench.blocks.training import Optimiser, Schedule
 
 # Added to every variance: draws that have collapsed to a point stay finite.
 SMALLEST_VARIANCE = 1e-12
-# Up to this many, standard normal vectors match the draws they are contrasted with one to one.
-ENOUGH_NORMALS = 32
 
 
 class Discriminator:
@@ -55,16 +53,12 @@ class Discriminator:
         return self._optimiser.minimise(self.loss(first.detach(), second.detach()), fraction)
 
     def improve_on_gaussian(self, standardised: Tensor, fraction: float, generator: torch.Generator) -> float:
-        """The same against standard normal vectors: as many as draws, or half of that when draws are plenty.
-
-        Both classes count equally in the loss whatever their numbers. In thousands of dimensions normal vectors cost
-        more to draw and to classify than anything else in a step, and the next step brings new ones.
-        """
-        S, D = standardised.shape
-        num_normals = min(S, max(ENOUGH_NORMALS, S // 2))
-        both = torch.empty(S + num_normals, D, dtype=standardised.dtype, device=standardised.device)
+        """The same against as many standard normal vectors, drawn in antithetic pairs: g and −g."""
+        S, half = len(standardised), (len(standardised) + 1) // 2
+        both = torch.empty(2 * S, standardised.shape[1], dtype=standardised.dtype, device=standardised.device)
         both[:S] = standardised.detach()
-        torch.randn((num_normals, D), generator=generator, out=both[S:])
+        torch.randn((half, both.shape[1]), generator=generator, out=both[S : S + half])
+        torch.neg(both[S : 2 * S - half], out=both[S + half :])
         return self._optimiser.minimise(self._loss(both, S), fraction)
 
     def log_ratio(self, draws: Tensor) -> Tensor:
