@@ -5,7 +5,6 @@ Each check takes a method and raises `CheckFailed` with one sentence; the tests 
 
 from __future__ import annotations
 
-import itertools
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -222,8 +221,3 @@ def draws_are_coherent_functions(method: Method) -> None:
     gap = float((draws[:, :5] - draws[:, 5:]).abs().max())
     scale = float(draws.abs().max()) + 1e-3
     require(gap <= 1e-2 * scale, f"one draw has two values at the same input, {gap:.2g} apart")
-
-
-def all_checks(methods: list[Method]) -> list[tuple[Method, str]]:
-    """Every method with every check, for parametrised tests."""
-    return list(itertools.product(methods, CHECKS))

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -38,8 +38,6 @@ OUTPUT_TAIL = 4000
 # How often the driver looks at time and memory of running cells, in seconds.
 WATCH_EVERY = 0.1
 PR_SET_PDEATHSIG = 1
-
-Emit = Callable[[str, dict[str, Any]], None]
 
 
 @dataclass(frozen=True)

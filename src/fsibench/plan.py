@@ -67,7 +67,7 @@ class Protocol:
 
     @property
     def budget(self) -> str:
-        return f"{self.seconds:g}s" if self.seconds is not None else f"{self.steps} steps"
+        return show_budget(self.seconds, self.steps)
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,15 @@ class Cell:
 
     @property
     def budget(self) -> str:
-        return f"{self.seconds:g}s" if self.seconds is not None else f"{self.steps} steps"
+        return show_budget(self.seconds, self.steps)
 
     @property
     def title(self) -> str:
         return f"{self.entry} on {self.dataset}/{self.split}"
+
+
+def show_budget(seconds: float | None, steps: int | None) -> str:
+    return f"{seconds:g}s" if seconds is not None else f"{steps} steps"
 
 
 def parse_budget(text: str) -> float:

@@ -61,10 +61,6 @@ class Entry:
     reference: str
     method: Method
 
-    @property
-    def changed_options(self) -> dict[str, Any]:
-        return options.changed(self.method)
-
 
 # Methods -----------------------------------------------------------------------------------------------------------
 
