@@ -87,24 +87,22 @@ class AADM(Method):
         model = ImplicitWeights(self, train.num_inputs, generator, train.x.dtype)
         discriminator = make_discriminator(self, model.num_weights, generator, train.x.dtype)
         optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
-        previous = model.draw_standardised(min(self.batch_size, len(train)), generator)
         for batch in train.batches(self.batch_size, generator):
             fraction = budget.fraction
-            if self.discriminator_draws == "fresh":
-                previous = model.draw_standardised(len(batch), generator)
             w = model.sampler(model.num_draws(len(batch)), generator)  # [B S or S, P]
             moments = Moments(w)
+            hidden: list[Tensor] = []
             drawn = moments.standardised.detach()
-            learned_from = drawn if self.discriminator_draws == "shared" else previous
-            cross_entropy = discriminator.improve_on_gaussian(learned_from, fraction, generator)
-            previous = drawn
-            kl = model.kl(moments, discriminator)
+            if self.discriminator_draws != "previous":
+                fresh = self.discriminator_draws == "fresh"
+                learned_from = model.draw_standardised(len(batch), generator) if fresh else drawn
+                cross_entropy = discriminator.improve_on_gaussian(learned_from, fraction, generator)
+            kl = model.kl(moments, discriminator, hidden)
             loss = warm_up(fraction, self.warm_up) / len(train) * kl - model.data_term(batch, w)
-            model.last = {
-                "loss": optimiser.minimise(loss, fraction),
-                "kl": kl.detach(),
-                "discriminator_loss": cross_entropy,
-            }
+            value = optimiser.minimise(loss, fraction)
+            if self.discriminator_draws == "previous":  # only now, for the next step
+                cross_entropy = discriminator.improve_on_gaussian(drawn, fraction, generator, hidden)
+            model.last = {"loss": value, "kl": kl.detach(), "discriminator_loss": cross_entropy}
             yield model
 
 
@@ -150,9 +148,9 @@ class ImplicitWeights:
         moments = Moments(self.sampler(self.num_draws(num_points), generator))
         return moments.standardised
 
-    def kl(self, moments: Moments, discriminator: Discriminator) -> Tensor:
-        """E_q log q(w)/p(w) = E_q T(w̃) + KL( N(m, s²) ‖ N(0, e^τ) )."""
-        return discriminator.log_ratio(moments.standardised).mean() + moments.divergence(0.0, self.scalars[1])
+    def kl(self, moments: Moments, discriminator: Discriminator, hidden: list[Tensor] | None = None) -> Tensor:
+        """E_q log q(w)/p(w) = E_q T(w̃) + KL( N(m, s²) ‖ N(0, e^τ) ). `hidden` as in `Discriminator.log_ratio`."""
+        return discriminator.log_ratio(moments.standardised, hidden).mean() + moments.divergence(0.0, self.scalars[1])
 
     def data_term(self, batch: Data, w: Tensor) -> Tensor:
         """Mean alpha-energy of the batch."""

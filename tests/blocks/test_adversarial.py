@@ -44,6 +44,33 @@ def test_discriminator_recovers_the_ratio_to_a_standard_normal() -> None:
     assert correlation(discriminator.log_ratio(held_out), exact) > 0.95
 
 
+@pytest.mark.parametrize("num_draws", [6, 7])
+def test_written_out_gradient_against_pairs_is_that_of_the_cross_entropy(num_draws: int) -> None:
+    discriminator = Discriminator(4, stream(), 1e-3, weight_scale=0.5, dtype=torch.float64)
+    draws = torch.randn(num_draws, 4, generator=stream(1), dtype=torch.float64)
+    pairs = torch.randn((num_draws + 1) // 2, 4, generator=stream(2), dtype=torch.float64)
+    expected = discriminator.loss(draws, torch.cat([pairs, -pairs])[:num_draws])
+    (expected_gradient,) = torch.autograd.grad(expected, discriminator.network.flat)
+    hidden: list[Tensor] = []
+    discriminator.log_ratio(draws, hidden)
+    with torch.no_grad():
+        value, gradient = discriminator.gaussian_gradient(draws, hidden, pairs)
+    torch.testing.assert_close(value, expected.detach())
+    torch.testing.assert_close(gradient, expected_gradient)
+
+
+def test_known_activations_change_nothing() -> None:
+    draws = torch.randn(9, 4, generator=stream(1))
+    trained = []
+    for reuse in (True, False):
+        discriminator = Discriminator(4, stream(), 1e-2, weight_scale=0.5)
+        hidden: list[Tensor] = []
+        discriminator.log_ratio(draws, hidden)
+        discriminator.improve_on_gaussian(draws, 0.0, stream(2), hidden if reuse else None)
+        trained.append(discriminator.network.flat.detach())
+    torch.testing.assert_close(*trained)
+
+
 def test_cross_entropy_weighs_both_classes_equally() -> None:
     discriminator = Discriminator(2, stream(), 1e-3, weight_scale=0.5)
     first, second = torch.randn(30, 2, generator=stream(1)), torch.randn(10, 2, generator=stream(2))

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsibench.blocks.divergences import diagonal_gaussian_kl
-from fsibench.blocks.networks import MLP
-from fsibench.blocks.training import Optimiser, Schedule
+from fsibench.blocks.networks import MLP, SLOPE, activation
+from fsibench.blocks.training import Optimiser, Schedule, finite_or_diverged
 
 # Added to every variance: draws that have collapsed to a point stay finite.
 SMALLEST_VARIANCE = 1e-12
@@ -36,40 +36,78 @@ class Discriminator:
     ) -> None:
         self.network = MLP((num_inputs, hidden_units, hidden_units, 1), weight_scale, bias_scale, generator, dtype)
         self._optimiser = Optimiser([self.network.flat], learning_rate, schedule)
-        self._counts = (0, 0)  # of the two classes, for which signs and shares were made
+        self._pairs = self.network.flat.new_empty(0, num_inputs)  # standard normal vectors of the step before
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
         """Cross-entropy ½ [ mean softplus(−T(first)) + mean softplus(T(second)) ]."""
-        return self._loss(torch.cat([first, second]), len(first))
-
-    def _loss(self, both: Tensor, num_first: int) -> Tensor:
-        counts = num_first, len(both) - num_first
-        if counts != self._counts:
-            self._counts, (self._signs, self._shares) = counts, _classes(counts, both)
-        return torch.dot(functional.softplus(self.network(both).squeeze(1) * self._signs), self._shares)
+        logits = self.network(torch.cat([first, second])).squeeze(1)
+        return 0.5 * (
+            functional.softplus(-logits[: len(first)]).mean() + functional.softplus(logits[len(first) :]).mean()
+        )
 
     def improve(self, first: Tensor, second: Tensor, fraction: float) -> float:
         """One Adam step towards log(first / second) on draws taken as data; returns the cross-entropy before it."""
         return self._optimiser.minimise(self.loss(first.detach(), second.detach()), fraction)
 
-    def improve_on_gaussian(self, standardised: Tensor, fraction: float, generator: torch.Generator) -> float:
-        """The same against as many standard normal vectors, drawn in antithetic pairs: g and −g."""
-        S, half = len(standardised), (len(standardised) + 1) // 2
-        both = torch.empty(2 * S, standardised.shape[1], dtype=standardised.dtype, device=standardised.device)
-        both[:S] = standardised.detach()
-        torch.randn((half, both.shape[1]), generator=generator, out=both[S : S + half])
-        torch.neg(both[S : 2 * S - half], out=both[S + half :])
-        return self._optimiser.minimise(self._loss(both, S), fraction)
+    @torch.no_grad()
+    def improve_on_gaussian(
+        self, standardised: Tensor, fraction: float, generator: torch.Generator, hidden: list[Tensor] | None = None
+    ) -> float:
+        """The same against as many standard normal vectors, in antithetic pairs g and −g.
 
-    def log_ratio(self, draws: Tensor) -> Tensor:
-        """T at draws [S, M], differentiable in the draws and constant in the network: [S]."""
-        return self.network(draws, frozen=True).squeeze(1)
+        `hidden`: activations that `log_ratio` has found for these draws with the present T. A layer without bias is
+        odd, so each pair costs one product with the first layer, forwards and backwards; gradients are written out.
+        """
+        pairs = self._normal_pairs((len(standardised) + 1) // 2, generator)  # [H, M]
+        if hidden is None:
+            self.log_ratio(standardised, hidden := [])
+        value, gradient = self.gaussian_gradient(standardised, hidden, pairs)
+        self.network.flat.grad = gradient
+        number = finite_or_diverged(value, "discriminator's loss")
+        self._optimiser.step(fraction)
+        return number
 
+    def _normal_pairs(self, count: int, generator: torch.Generator) -> Tensor:
+        """Standard normal vectors [count, M]; every second one is that of the call before: drawing them is dear."""
+        if len(self._pairs) != count:
+            self._pairs = self._pairs.new_empty(count, self._pairs.shape[1])
+            return torch.randn(self._pairs.shape, generator=generator, out=self._pairs)
+        fresh = count - count // 2
+        self._pairs[fresh:] = self._pairs[: count - fresh].clone()
+        torch.randn((fresh, self._pairs.shape[1]), generator=generator, out=self._pairs[:fresh])
+        return self._pairs
 
-def _classes(counts: tuple[int, int], like: Tensor) -> tuple[Tensor, Tensor]:
-    """Signs of the logits, −1 for the first class and 1 for the second, and each draw's share of the mean."""
-    first, second = (torch.ones(count, dtype=like.dtype, device=like.device) for count in counts)
-    return torch.cat([-first, second]), torch.cat([0.5 / counts[0] * first, 0.5 / counts[1] * second])
+    def gaussian_gradient(self, draws: Tensor, hidden: list[Tensor], pairs: Tensor) -> tuple[Tensor, Tensor]:
+        """Cross-entropy and its gradient in the flat parameters, for draws [S, M] against g and −g of `pairs` [H, M]."""
+        S, H = len(draws), len(pairs)
+        gradient = torch.empty_like(self.network.flat)
+        (W1, b1), (W2, b2), (W3, b3) = self.network.layers(self.network.flat)
+        (dW1, db1), (dW2, db2), (dW3, db3) = self.network.layers(gradient)
+        g_W = pairs @ W1  # [H, units]
+        first = torch.cat([hidden[0], activation(torch.cat([b1 + g_W, b1 - g_W[: S - H]]))])  # [2 S, units]
+        second = torch.cat([hidden[1], activation(torch.addmm(b2, first[S:], W2))])
+        logits = torch.addmm(b3, second, W3)  # [2 S, 1]
+        logits[:S].neg_()  # now the wrong answer has a positive sign in both classes
+        value = functional.softplus(logits).mean()
+        # ∂/∂T of the mean: σ(T)/2S for normal vectors, −σ(−T)/2S for draws
+        g = logits.sigmoid_().mul_(0.5 / S)
+        g[:S].neg_()
+        torch.mm(second.t(), g, out=dW3)
+        torch.sum(g, 0, out=db3)
+        g = torch.ops.aten.leaky_relu_backward(g * W3.t(), second, SLOPE, True)
+        torch.mm(first.t(), g, out=dW2)
+        torch.sum(g, 0, out=db2)
+        g = torch.ops.aten.leaky_relu_backward(g @ W2.t(), first, SLOPE, True)
+        torch.sum(g, 0, out=db1)
+        difference = g[S : S + H]
+        difference[: S - H] -= g[S + H :]
+        torch.mm(draws.t(), g[:S], out=dW1)
+        dW1.addmm_(pairs.t(), difference)
+        return value, gradient
+
+    def log_ratio(self, draws: Tensor, hidden: list[Tensor] | None = None) -> Tensor:
+        """T at draws [S, M], differentiable in the draws and constant in the network: [S]. `hidden` as in `MLP`."""
+        return self.network(draws, frozen=True, hidden=hidden).squeeze(1)
 
 
 class Moments:

@@ -181,13 +181,23 @@ class MLP:
             bias *= bias_scale
         self.flat = flat.requires_grad_(True)
 
-    def __call__(self, x: Tensor, masks: Sequence[Tensor] | None = None, frozen: bool = False) -> Tensor:
+    def __call__(
+        self,
+        x: Tensor,
+        masks: Sequence[Tensor] | None = None,
+        frozen: bool = False,
+        hidden: list[Tensor] | None = None,
+    ) -> Tensor:
         """x [N, widths[0]] -> [N, widths[-1]]. `masks` multiply the hidden activations (dropout, already scaled).
 
-        With `frozen`, gradients reach x only.
+        With `frozen`, gradients reach x only. The hidden activations are appended to `hidden`, for use as constants.
         """
         flat = self.flat.detach() if frozen else self.flat
-        return _MLPFunction.apply(x, flat, self.widths, self.sizes, masks)  # type: ignore[no-any-return,no-untyped-call]
+        return _MLPFunction.apply(x, flat, self.widths, self.sizes, masks, hidden)  # type: ignore[no-any-return,no-untyped-call]
+
+    def layers(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Weights [fan_in, fan_out] and biases [fan_out] of each layer, as views of `flat`."""
+        return _layers(flat, self.widths, self.sizes)
 
 
 def kept_scale(fan_in: int) -> float:
@@ -204,7 +214,13 @@ class _MLPFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, flat: Tensor, widths: tuple[int, ...], sizes: list[int], masks: Sequence[Tensor] | None
+        ctx: Any,
+        x: Tensor,
+        flat: Tensor,
+        widths: tuple[int, ...],
+        sizes: list[int],
+        masks: Sequence[Tensor] | None,
+        hidden: list[Tensor] | None,
     ) -> Tensor:
         layers = _layers(flat, widths, sizes)
         inputs = [x]
@@ -212,6 +228,8 @@ class _MLPFunction(torch.autograd.Function):
             h = functional.leaky_relu_(torch.addmm(bias, inputs[-1], weight), SLOPE)
             inputs.append(h if masks is None else h.mul_(masks[layer]))
         weight, bias = layers[-1]
+        if hidden is not None:
+            hidden.extend(inputs[1:])
         ctx.save_for_backward(flat, *inputs, *(masks or ()))
         ctx.widths, ctx.sizes, ctx.num_layers = widths, sizes, len(layers)
         return torch.addmm(bias, inputs[-1], weight)
@@ -235,7 +253,7 @@ class _MLPFunction(torch.autograd.Function):
             if masks:
                 g.mul_(masks[layer - 1])
             g = torch.ops.aten.leaky_relu_backward(g, inputs[layer], SLOPE, True)
-        return (torch.mm(g, layers[0][0].t()) if wants_x else None), flat_gradient, None, None, None
+        return (torch.mm(g, layers[0][0].t()) if wants_x else None), flat_gradient, None, None, None, None
 
 
 def _layers(flat: Tensor, widths: Sequence[int], sizes: list[int]) -> list[tuple[Tensor, Tensor]]:
