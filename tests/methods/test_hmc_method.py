@@ -11,9 +11,10 @@ from torch import Tensor
 
 from fsibench import checks, registry
 from fsibench.blocks import diagnostics
+from fsibench.blocks.gaussian import linear_posterior
 from fsibench.blocks.hmc import Sampler
 from fsibench.contract import Budget, Data
-from fsibench.methods.hmc import HMC, BayesianNetwork, Chains
+from fsibench.methods.hmc import HMC, BayesianNetwork, Chains, IntegratedNetwork
 
 
 def wave(num_rows: int, num_inputs: int = 1, seed: int = 0, dtype: torch.dtype = torch.float32) -> Data:
@@ -30,13 +31,20 @@ def fitted(method: HMC, data: Data, iterations: int) -> Chains:
 
 @pytest.mark.parametrize("activation", ["tanh", "leaky_relu"])
 @pytest.mark.parametrize("prior", ["hierarchical", "gaussian"])
-def test_the_gradient_written_out_equals_finite_differences(prior: str, activation: str) -> None:
-    options = HMC(prior=prior, activation=activation, hidden_units=5)
+@pytest.mark.parametrize("output_layer", ["integrated", "sampled"])
+@pytest.mark.parametrize("hidden_layers", [0, 2])
+def test_the_gradient_written_out_equals_finite_differences(
+    prior: str, activation: str, output_layer: str, hidden_layers: int
+) -> None:
+    options = HMC(
+        prior=prior, activation=activation, output_layer=output_layer, hidden_units=5, hidden_layers=hidden_layers
+    )
     generator = torch.Generator().manual_seed(0)
     network = options.network(wave(20, 3, dtype=torch.float64), Budget(steps=1), generator)
-    xi = 0.5 * torch.randn(2, network.num_parameters, generator=generator, dtype=torch.float64)
+    network.power = 0.7
+    xi = 0.5 * torch.randn(2, network.num_sampled, generator=generator, dtype=torch.float64)
     _, gradient = network.potential(xi)
-    for coordinate in range(0, network.num_parameters, 3):
+    for coordinate in [*range(0, network.num_sampled, 3), network.num_sampled - 1]:
         step = torch.zeros_like(xi)
         step[:, coordinate] = 1e-6
         difference = (network.potential(xi + step)[0] - network.potential(xi - step)[0]) / 2e-6
@@ -44,7 +52,7 @@ def test_the_gradient_written_out_equals_finite_differences(prior: str, activati
 
 
 def test_the_potential_is_the_negative_log_joint_density() -> None:
-    options = HMC(prior="gaussian", hidden_units=4)
+    options = HMC(prior="gaussian", hidden_units=4, output_layer="sampled")
     data = wave(15, 2, dtype=torch.float64)
     network = options.network(data, Budget(steps=1), torch.Generator())
     xi = torch.randn(3, network.num_parameters, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -53,13 +61,89 @@ def test_the_potential_is_the_negative_log_joint_density() -> None:
     prior = torch.distributions.Normal(0.0, 1.0).log_prob(xi).sum(1)
     constant = (likelihood + prior + network.potential(xi)[0]).tolist()
     assert constant == pytest.approx([constant[0]] * 3, abs=1e-9)
+    network.temper(0.5)  # the likelihood to a power, the prior as it is
+    tempered = (network.power * likelihood + prior + network.potential(xi)[0]).tolist()
+    assert network.power < 1.0
+    assert tempered == pytest.approx([tempered[0]] * 3, abs=1e-9)
+
+
+def integrated_and_data(power: float) -> tuple[IntegratedNetwork, Data, Tensor]:
+    """A network with nonzero prior means, as SIP learns them, and states of what is sampled."""
+    stream, data = torch.Generator().manual_seed(3), wave(15, 2, dtype=torch.float64)
+    network = HMC(hidden_units=4).network(data, Budget(steps=1), stream)
+    assert isinstance(network, IntegratedNetwork)
+    network.means = 0.3 * torch.randn(network.means.shape, generator=stream, dtype=torch.float64)
+    network.power = power
+    return network, data, torch.randn(3, network.num_sampled, generator=stream, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.4])
+def test_without_its_output_layer_the_potential_is_that_of_a_dense_gaussian(power: float) -> None:
+    network, data, sampled = integrated_and_data(power)
+    xi = network.centred(sampled)
+    factors, weights, biases = network.unpack(xi)
+    activations = network.hidden(data.x, weights, biases)[-1]
+    F, t = network.linear_model(activations, factors, weights, biases)
+    v = network.noise_variances(xi)[1] / power
+    covariance = F @ F.mT + v[:, None, None] * torch.eye(15, dtype=torch.float64)
+    dense = torch.distributions.MultivariateNormal(torch.zeros(15, dtype=torch.float64), covariance)
+    # N(y | f, σ²)^β = N(y | f, σ²/β) up to (σ²)^((1 − β) N/2) and a constant
+    likelihood = dense.log_prob(t.squeeze(-1)) + 0.5 * 15 * (1.0 - power) * network.noise_variances(xi)[1].log()
+    constant = (network.potential(sampled)[0] + likelihood - 0.5 * sampled.square().sum(1)).tolist()
+    assert constant == pytest.approx([constant[0]] * 3, abs=1e-8)
+
+
+def test_a_completed_state_has_the_conditional_distribution_of_its_output_layer() -> None:
+    network, data, sampled = integrated_and_data(1.0)
+    stream, many = torch.Generator().manual_seed(1), sampled[:1].expand(20_000, -1)
+    completed = network.completed(many, stream)
+    assert torch.equal(network.sampled_part(completed), many)
+    # by Bayesian linear regression on the activations, with y less the function at the prior's mean as target
+    factors, weights, biases = network.unpack(network.centred(sampled[:1]))
+    F, t = network.linear_model(network.hidden(data.x, weights, biases)[-1], factors, weights, biases)
+    mean, C = linear_posterior(t[0, :, 0], F[0], network.noise(sampled[:1])[0])
+    f = network.functions(data.x, completed) - (data.y - t[0, :, 0])
+    assert f.mean(0).numpy() == pytest.approx((F[0] @ mean).numpy(), abs=0.01)
+    variance = (F[0] @ torch.cholesky_inverse(C) @ F[0].mT).diagonal()
+    assert f.var(0).numpy() == pytest.approx(variance.numpy(), rel=0.1)
+
+
+@pytest.mark.slow
+def test_with_and_without_the_output_layer_the_same_functions_are_sampled() -> None:
+    data, x = wave(15, 1, dtype=torch.float64), torch.linspace(-2.0, 2.0, 7, dtype=torch.float64)[:, None]
+    moments = []
+    for output_layer in ("integrated", "sampled"):
+        options = HMC(hidden_units=4, hidden_layers=1, output_layer=output_layer, noise_centre=-2.0, noise_spread=0.5)
+        network, stream = options.network(data, Budget(steps=1), torch.Generator()), torch.Generator().manual_seed(2)
+        start = torch.randn(16, network.num_sampled, generator=stream, dtype=torch.float64)
+        sampler = Sampler(network.potential, start, stream, max_leapfrog=100)
+        for _ in range(300):
+            sampler.advance()
+        sampler.stop_adapting()
+        states = [network.completed(sampler.advance().state.position, stream) for _ in range(600)]
+        f = torch.stack([network.functions(x, xi) for xi in states])  # [T, C, 7]
+        assert diagnostics.rhat(f).max().item() < 1.1
+        error = f.flatten(0, 1).std(0) / diagnostics.bulk_ess(f).sqrt()
+        moments.append((f.mean((0, 1)), error))
+    (first, first_error), (second, second_error) = moments
+    assert ((first - second).abs() / (first_error.square() + second_error.square()).sqrt()).max().item() < 4.0
+
+
+@pytest.mark.parametrize("warm_up", [0.0, 0.4])
+def test_draws_that_count_are_of_the_posterior_itself(warm_up: float) -> None:
+    options = HMC(hidden_units=3, num_chains=2, start_steps=2, warm_up=warm_up)
+    chains = fitted(options, wave(20), 10)
+    assert chains.num_kept > 0
+    assert chains.network.power == 1.0
 
 
 @pytest.mark.slow
 def test_bayesian_linear_regression_is_sampled_to_its_closed_form() -> None:
     # A network without hidden layers; the noise is pinned by a prior of tiny spread.
     data = wave(30, 2, dtype=torch.float64)
-    options = HMC(prior="gaussian", hidden_layers=0, noise_centre=math.log(0.09), noise_spread=1e-3)
+    options = HMC(
+        prior="gaussian", hidden_layers=0, noise_centre=math.log(0.09), noise_spread=1e-3, output_layer="sampled"
+    )
     network = options.network(data, Budget(steps=1), torch.Generator())
     start = torch.randn(8, network.num_parameters, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     sampler = Sampler(network.potential, start, torch.Generator().manual_seed(2))
@@ -82,7 +166,9 @@ def test_bayesian_linear_regression_is_sampled_to_its_closed_form() -> None:
 
 
 def test_a_linear_model_converges_and_its_diagnostics_say_so() -> None:
-    options = HMC(prior="gaussian", hidden_layers=0, warm_up=0.3, max_leapfrog=32, start_steps=50)
+    options = HMC(
+        prior="gaussian", hidden_layers=0, warm_up=0.3, max_leapfrog=32, start_steps=50, output_layer="sampled"
+    )
     chains = fitted(options, wave(40), 600)
     trace = chains.trace()
     assert trace["diagnostics_failed"] == 0.0
@@ -100,7 +186,7 @@ def test_few_iterations_fail_the_diagnostics() -> None:
 def test_chains_start_apart() -> None:
     # Starting all chains at one point gives an R-hat that is clean but blind.
     first = fitted(HMC(hidden_units=10, start_steps=20), wave(40), 1)
-    f = first.network.functions(wave(40).x, first.sampler.state.position)
+    f = first.network.functions(wave(40).x, first.recent[-1])
     assert f.std(0).mean().item() > 0.1
 
 

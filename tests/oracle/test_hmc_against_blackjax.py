@@ -38,13 +38,13 @@ PROBES = torch.linspace(-2.5, 2.5, 9, dtype=torch.float64)[:, None]
 def ours() -> torch.Tensor:
     """f at the probes and log σ², [T, C, 10]."""
     network: BayesianNetwork = OPTIONS.network(tiny_data(), Budget(steps=1), torch.Generator())
-    shape = (CHAINS, network.num_parameters)
-    start = torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    sampler = Sampler(network.potential, start, torch.Generator().manual_seed(2), max_leapfrog=200)
+    stream = torch.Generator().manual_seed(2)
+    start = torch.randn(CHAINS, network.num_sampled, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    sampler = Sampler(network.potential, start, stream, max_leapfrog=200)
     for _ in range(WARM_UP):
         sampler.advance()
     sampler.stop_adapting()
-    positions = [sampler.advance().state.position for _ in range(DRAWS)]
+    positions = [network.completed(sampler.advance().state.position, stream) for _ in range(DRAWS)]
     return torch.stack([
         torch.cat([network.functions(PROBES, q), network.noise(q).log()[:, None]], 1) for q in positions
     ])
