@@ -100,6 +100,7 @@ class HMC(Method):
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Chains]:
         network = self.network(train, budget, generator)
+        network.temper(warm_up(0.0, self.annealing * self.warm_up))
         start = starting_points(network, self.num_chains, self.start_steps, budget, generator)
         mass = network.raw_inverse_mass() if self.coordinates == "raw" else None
         sampler = Sampler(
@@ -332,7 +333,8 @@ class IntegratedNetwork(BayesianNetwork):
         xi = self.centred(sampled)
         factors, weights, biases = self.unpack(xi)
         inputs = self.hidden(self.train.x, weights, biases)
-        mean, L = self.output_posterior(*self.linear_model(inputs[-1], factors, weights, biases), self.noise(xi).double())
+        F, t = self.linear_model(inputs[-1], factors, weights, biases)
+        mean, L = self.output_posterior(F.double(), t.double(), self.noise_variances(xi)[1])
         normal = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
         drawn = mean + torch.linalg.solve_triangular(L.mT, normal, upper=True)  # N(μ, B⁻¹), [C, K, 1]
         return xi.index_copy(1, self.output, drawn.squeeze(-1).to(xi.dtype))
@@ -345,20 +347,23 @@ class IntegratedNetwork(BayesianNetwork):
     def linear_model(
         self, activations: Tensor, factors: list[Tensor], weights: list[Tensor], biases: list[Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """F [C, N, K] and t [C, N, 1], in float64: FᵀF/v may have a condition number of a million."""
+        """F [C, N, K] and t [C, N, 1]."""
         ones = self.bias_scales[-1].expand(*activations.shape[:2], 1)
         features = torch.cat([activations * factors[-1].mT, ones], -1)
         target = self.train.y[:, None] - torch.baddbmm(biases[-1], activations, weights[-1])
-        return features.double(), target.double()
+        return features, target
 
     @staticmethod
     def output_posterior(F: Tensor, t: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """μ [C, K, 1], and L [C, K, K] with L Lᵀ = B; not a number where B is none."""
+        """μ [C, K, 1], and L [C, K, K] with L Lᵀ = B; not a number where B is none.
+
+        In float64: FᵀF/v may have a condition number of a million.
+        """
         identity = torch.eye(F.shape[-1], dtype=F.dtype, device=F.device)
-        scaled = F.mT / v[:, None, None]
-        L, failed = torch.linalg.cholesky_ex(torch.baddbmm(identity, scaled, F))
+        precision = 1.0 / v[:, None, None]
+        L, failed = torch.linalg.cholesky_ex(identity + precision * (F.mT @ F))
         L = torch.where((failed != 0)[:, None, None], math.nan, L)
-        return torch.cholesky_solve(scaled @ t, L), L
+        return torch.cholesky_solve(precision * (F.mT @ t), L), L
 
     def potential(self, sampled: Tensor) -> tuple[Tensor, Tensor]:
         """U [C] in float64 and ∇U [C, number of sampled coordinates]."""
@@ -367,7 +372,8 @@ class IntegratedNetwork(BayesianNetwork):
         inputs = self.hidden(self.train.x, weights, biases)
         exponential, noise = self.noise_variances(xi)
         N, beta, v = len(self.train), self.power, noise / self.power
-        F, t = self.linear_model(inputs[-1], factors, weights, biases)
+        features, target = self.linear_model(inputs[-1], factors, weights, biases)
+        F, t = features.double(), target.double()
         mu, L = self.output_posterior(F, t, v)
         r = t - F @ mu  # [C, N, 1]
         squares = r.square().sum((1, 2))  # [C]
@@ -379,7 +385,6 @@ class IntegratedNetwork(BayesianNetwork):
         slope = (-squares / v.square() + (trace - F.shape[-1]) / v) / beta + beta * N / noise
         noise_gradient = 0.5 * slope * exponential * self.options.noise_spread
         scaled_r = (r / v[:, None, None]).to(xi.dtype)
-        features = F.to(xi.dtype)
         G = torch.baddbmm(-scaled_r @ mu.mT.to(xi.dtype), features, (inverse / v[:, None, None]).to(xi.dtype))  # ∂U/∂F
         gradient = self._gradient(G, scaled_r, features, inputs, factors, weights, noise_gradient)
         return U + 0.5 * sampled.double().square().sum(1), sampled + gradient
@@ -418,7 +423,8 @@ def starting_points(
     network: BayesianNetwork, num_chains: int, steps: int, budget: Budget, generator: torch.Generator
 ) -> Tensor:
     """Dispersed starts [C, P]: draws of the prior, the second half of them after `steps` of Adam on U, or fewer when
-    a tenth of the budget is spent.
+    a tenth of the budget is spent. With annealing this is the tempered U: at a mode of the posterior itself the noise
+    is so small that a chain with the steps of the others never leaves.
 
     The noise starts at the size of the residuals: misfits of many standard deviations would throw chains far out.
     """

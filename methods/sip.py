@@ -83,6 +83,7 @@ class SIP(Method):
     # Decoupled decay of the prior's parameters θ, for a Bayesian network towards weights N(0, 1): nothing else in the
     # objective keeps a learned prior from fitting the training rows. The paper has none.
     weight_decay: float = 0.05
+    hyperprior: float = 0.0
     warm_up: float = 0.2  # share of the budget over which the KL's weight rises to 1
     kl: Literal["symmetric", "forward"] = "symmetric"
     adaptive_contrast: bool = False  # two discriminators against Gaussians of equal moments (appendix B)
@@ -128,6 +129,8 @@ class SIP(Method):
             kl = contrast.divergence(u, conditional.f_z)
             data_term = model.data_term(batch.y, conditional, generator)
             loss = warm_up(fraction, self.warm_up) / len(train) * kl - data_term
+            if self.hyperprior > 0.0 and prior.parameters:
+                loss = loss - prior.log_hyperprior(self.hyperprior) / len(train)
             model.last = {
                 "loss": optimiser.minimise(loss, fraction),
                 "kl": kl.detach(),

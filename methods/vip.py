@@ -114,8 +114,6 @@ class LinearisedProcess:
     def __init__(self, options: VIP, train: Data, generator: torch.Generator) -> None:
         self.options, self.train, self.last_loss = options, train, math.nan
         self.prior = build_prior(options, train, generator)
-        if isinstance(self.prior, BNNPrior):
-            self.first_log_scales = self.prior.log_scales.detach().clone()
         self.log_noise = leaf(torch.full((1,), options.initial_log_noise, dtype=train.x.dtype, device=train.x.device))
         fresh = options.basis == "fresh"
         # The functions of predictions, and with basis=fixed those of training: frozen for the whole run.
@@ -156,12 +154,9 @@ class LinearisedProcess:
         return scale * (energy - penalty) - self.kl()
 
     def log_hyperprior(self) -> Tensor:
-        """log p(θ) up to a constant: means N(0, h² s₀²), log scales N(log s₀, h²), s₀ the scale that a layer starts at."""
         if self.options.hyperprior == 0.0 or not isinstance(self.prior, BNNPrior):
             return self.log_noise.new_zeros(())
-        means, log_scales = self.prior.means, self.prior.log_scales
-        distance = (means / self.first_log_scales.exp()).square().sum() + (log_scales - self.first_log_scales).square().sum()
-        return -0.5 * distance / self.options.hyperprior**2
+        return self.prior.log_hyperprior(self.options.hyperprior)
 
     def features(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """m(x) [N] and Φ(x) [N, S]."""

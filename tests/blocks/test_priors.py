@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import BNNPrior, GaussianProcessPrior, NeuralSamplerPrior, Prior
+from fsibench.errors import UsageError
 
 F64 = torch.float64
 
@@ -110,3 +111,26 @@ def test_gaussian_process_draws_have_the_covariance_of_the_kernel() -> None:
     lengthscales = torch.tensor([-0.2, 0.5], dtype=F64).exp()
     exact = math.exp(0.4) * torch.exp(-0.5 * torch.cdist(x / lengthscales, x / lengthscales).square())
     torch.testing.assert_close(torch.cov(draws.mT), exact, atol=0.15, rtol=0.0)
+
+
+def test_the_hyper_prior_of_a_bayesian_network_is_gaussian_in_units_of_its_layers() -> None:
+    start = BNNPrior(3, torch.Generator().manual_seed(0), hidden=(4,), mean_scale=0.0, log_scale=None)
+    assert start.log_hyperprior(2.0).item() == 0.0  # its mode: means 0, scales that keep the size of activations
+    with torch.no_grad():
+        start.means += 1.0
+        start.log_scales += 0.5
+    # fan-in 3 for 12 weights, 4 for 4; 1/s₀² = 1.04/2 · fan-in
+    inverse_squares = 0.52 * (12 * 3 + 4 * 4)
+    assert start.log_hyperprior(2.0).item() == pytest.approx(-0.5 / 4.0 * (inverse_squares + 16 * 0.25))
+
+
+def test_the_hyper_prior_of_a_neural_sampler_counts_all_weights_of_both_networks() -> None:
+    prior = NeuralSamplerPrior(3, torch.Generator().manual_seed(0), weight_scale=None, bias_scale=1.0)
+    num_parameters = sum(part.numel() for part in prior.parameters)
+    # at its start each number is standard normal in its own unit
+    assert -2.0 * prior.log_hyperprior(1.0).item() == pytest.approx(num_parameters, rel=0.05)
+
+
+def test_a_process_without_a_hyper_prior_says_so() -> None:
+    with pytest.raises(UsageError, match="no hyper-prior"):
+        GaussianProcessPrior(2, torch.Generator()).log_hyperprior(1.0)

@@ -83,7 +83,7 @@ def test_without_its_output_layer_the_potential_is_that_of_a_dense_gaussian(powe
     xi = network.centred(sampled)
     factors, weights, biases = network.unpack(xi)
     activations = network.hidden(data.x, weights, biases)[-1]
-    F, t = network.linear_model(activations, factors, weights, biases)
+    F, t = network.linear_model(activations, factors, weights, biases)  # in float64 like the data
     v = network.noise_variances(xi)[1] / power
     covariance = F @ F.mT + v[:, None, None] * torch.eye(15, dtype=torch.float64)
     dense = torch.distributions.MultivariateNormal(torch.zeros(15, dtype=torch.float64), covariance)

@@ -16,14 +16,8 @@ from torch import Tensor
 
 from fsibench.blocks.conditionals import Conditional, gaussian_conditional, low_rank_conditional
 from fsibench.blocks.linalg import JITTER
-from fsibench.blocks.networks import (
-    MLP,
-    DropoutMasks,
-    kept_scale,
-    num_weights,
-    sampled_network,
-    weight_shapes,
-)
+from fsibench.blocks.networks import MLP, DropoutMasks, kept_scale, num_weights, sampled_network, weight_shapes
+from fsibench.errors import UsageError
 
 
 class Prior(abc.ABC):
@@ -41,6 +35,10 @@ class Prior(abc.ABC):
     @abc.abstractmethod
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
         """f_s(x) for the functions that belong to `noise`: x [N, D] -> [S, N]; differentiable."""
+
+    def log_hyperprior(self, width: float) -> Tensor:
+        """log p(θ) up to a constant: a Gaussian of `width` around a process of unit scale."""
+        raise UsageError(f"{type(self).__name__} has no hyper-prior on its parameters.")
 
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Fresh functions at x: [S, N]."""
@@ -84,13 +82,11 @@ class BNNPrior(Prior):
         P = num_weights(self.widths)
         normal = torch.randn(2, P, generator=generator, dtype=dtype, device=generator.device)
         biases = torch.randn(sum(self.widths[1:]), generator=generator, dtype=dtype, device=generator.device)
-        if log_scale is None:
-            log_scales = torch.cat([
-                normal.new_full((fan_in * fan_out,), kept_scale(fan_in)).log()
-                for fan_in, fan_out in weight_shapes(self.widths)
-            ])
-        else:
-            log_scales = log_scale[0] + log_scale[1] * normal[1]
+        # s₀, [P]: the scale that keeps the size of activations
+        self.kept_scales = torch.cat([
+            normal.new_full((fan_in * fan_out,), kept_scale(fan_in)) for fan_in, fan_out in weight_shapes(self.widths)
+        ])
+        log_scales = self.kept_scales.log() if log_scale is None else log_scale[0] + log_scale[1] * normal[1]
         self.means = (mean_scale * normal[0]).requires_grad_(True)  # Mu, [P]
         self.log_scales = log_scales.requires_grad_(True)  # R, [P]
         self.biases = (bias_scale * biases).requires_grad_(True)
@@ -102,6 +98,11 @@ class BNNPrior(Prior):
     def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
         P = self.means.numel()
         return torch.randn(num_draws, P, generator=generator, dtype=self.means.dtype, device=self.means.device)
+
+    def log_hyperprior(self, width: float) -> Tensor:
+        """Means around 0, N(0, h² s₀²), and log scales around log s₀, N(log s₀, h²)."""
+        distance = (self.means / self.kept_scales).square().sum() + (self.log_scales - self.kept_scales.log()).square().sum()
+        return -0.5 / width**2 * distance
 
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
         weights = torch.addcmul(self.means, self.log_scales.exp(), noise)  # [S, P]
@@ -129,6 +130,7 @@ class NeuralSamplerPrior(Prior):
         self.num_noise = num_noise
         self.noise_network = MLP((num_noise, *hidden, rank), weight_scale, bias_scale, generator, dtype)
         self.input_network = MLP((num_inputs, *hidden, rank), weight_scale, bias_scale, generator, dtype)
+        self.kept_scales = [network.kept_scales() for network in (self.noise_network, self.input_network)]
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -141,6 +143,11 @@ class NeuralSamplerPrior(Prior):
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
         a, v = self.factors(x, noise, dropout)
         return v @ a.mT
+
+    def log_hyperprior(self, width: float) -> Tensor:
+        """Weights of both networks N(0, h² s₀²), s₀ the scale that keeps the size of activations; biases N(0, h²)."""
+        weights = torch.cat(self.parameters) / torch.cat(self.kept_scales)
+        return -0.5 / width**2 * weights.square().sum()
 
     def factors(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> tuple[Tensor, Tensor]:
         """a(x) [N, R] and v(e) [S, R]; dropout acts on the hidden layers of both networks."""
