@@ -7,10 +7,11 @@ Rodríguez-Santana, Zaldivar, Hernández-Lobato: Function-space inference with s
 with p_θ(f | u) the Gaussian conditional of sampled prior moments and q_φ(u) a network fed with noise. Minimised, per
 observation:
 
-    −1/B Σ_i ℓ_α(y_i) + β/N ½ [ KL(q_φ(u) ‖ p_θ(u)) + KL(p_θ(u) ‖ q_φ(u)) ]
+    −1/B Σ_i ℓ_α(y_i) + β/N ½ [ KL(q_φ(u) ‖ p_θ(u)) + KL(p_θ(u) ‖ q_φ(u)) ] − 1/N log p(θ)
 
 ℓ_α is the alpha-energy with the conditional variance integrated out; both KL terms come from one discriminator T,
-whose expectation under p_θ carries gradients to the prior's parameters and to Z. β rises over the `warm_up`.
+whose expectation under p_θ carries gradients to the prior's parameters and to Z. β rises over the `warm_up`. p(θ) is a
+hyper-prior that the paper does not have (`hyperprior=0`).
 """
 
 from __future__ import annotations
@@ -52,21 +53,21 @@ class SIP(Method):
             "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.2, "initialisation": "released",
-            "initial_log_noise": -5.0, "weight_decay": 0.0, "dropout_bnn": 0.0, "dropout_ns": 0.05,
+            "initial_log_noise": -5.0, "hyperprior": 0.0, "dropout_bnn": 0.0, "dropout_ns": 0.05,
         },
         # the authors' SIP_BNN script
         "released": {
             "prior": "bnn", "alpha": 0.5, "num_inducing": 50, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "weight_decay": 0.0, "dropout_bnn": 0.1, "conditional": "sampled",
+            "initial_log_noise": -5.0, "hyperprior": 0.0, "dropout_bnn": 0.1, "conditional": "sampled",
         },
         # the authors' SIP_NS script
         "released_ns": {
             "prior": "ns", "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "weight_decay": 0.0, "dropout_ns": 0.05, "conditional": "sampled",
+            "initial_log_noise": -5.0, "hyperprior": 0.0, "dropout_ns": 0.05, "conditional": "sampled",
         },
     }  # fmt: skip
 
@@ -80,10 +81,9 @@ class SIP(Method):
     learning_rate: float = 5e-3
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
-    # Decoupled decay of the prior's parameters θ, for a Bayesian network towards weights N(0, 1): nothing else in the
-    # objective keeps a learned prior from fitting the training rows. The paper has none.
-    weight_decay: float = 0.05
-    hyperprior: float = 0.0
+    # Width of a Gaussian hyper-prior on the prior's parameters θ around a process of unit scale (`Prior.log_hyperprior`);
+    # 0 means none, as in the paper. Nothing else in the objective keeps a learned prior from fitting the training rows.
+    hyperprior: float = 2.5
     warm_up: float = 0.2  # share of the budget over which the KL's weight rises to 1
     kl: Literal["symmetric", "forward"] = "symmetric"
     adaptive_contrast: bool = False  # two discriminators against Gaussians of equal moments (appendix B)
@@ -115,8 +115,7 @@ class SIP(Method):
         model = SparseImplicitProcess(self, prior, sampler, initial_inducing(train.x, self.num_inducing, generator))
         contrast = make_contrast(self, generator, train.x.dtype)
         others = [*sampler.parameters, model.inducing, model.log_noise]
-        decays = [self.weight_decay] * len(prior.parameters) + [0.0] * len(others)
-        optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, self.schedule, decays)
+        optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, self.schedule)
         previous = model.draw_inducing(generator)
         for batch in train.batches(self.batch_size, generator):
             fraction = budget.fraction
@@ -129,7 +128,7 @@ class SIP(Method):
             kl = contrast.divergence(u, conditional.f_z)
             data_term = model.data_term(batch.y, conditional, generator)
             loss = warm_up(fraction, self.warm_up) / len(train) * kl - data_term
-            if self.hyperprior > 0.0 and prior.parameters:
+            if self.hyperprior > 0.0:
                 loss = loss - prior.log_hyperprior(self.hyperprior) / len(train)
             model.last = {
                 "loss": optimiser.minimise(loss, fraction),

@@ -29,8 +29,8 @@ def warm_up(fraction: float, length: float) -> float:
 class Optimiser:
     """Adam on a few (flat) leaf tensors, with a learning rate that follows the share of budget spent.
 
-    `learning_rates` and `weight_decays` are one number for all tensors or one per tensor; the decay is decoupled from
-    the gradient (AdamW). Few fat tensors keep the overhead of a step at that of a single fused kernel.
+    `learning_rates` is one number for all tensors or one per tensor. Few fat tensors keep the overhead of a step at that
+    of a single fused kernel.
     """
 
     def __init__(
@@ -38,17 +38,14 @@ class Optimiser:
         parameters: Sequence[Tensor],
         learning_rates: float | Sequence[float],
         schedule: Schedule = "constant",
-        weight_decays: float | Sequence[float] = 0.0,
     ) -> None:
-        groups: dict[tuple[float, float], list[Tensor]] = {}
-        settings = zip(_per_tensor(learning_rates, parameters), _per_tensor(weight_decays, parameters), strict=True)
-        for tensor, setting in zip(parameters, settings, strict=True):
-            groups.setdefault(setting, []).append(tensor)
-        self._adam = torch.optim.AdamW(
-            [{"params": tensors, "lr": rate, "weight_decay": decay} for (rate, decay), tensors in groups.items()],
-            fused=True,
+        groups: dict[float, list[Tensor]] = {}
+        for tensor, rate in zip(parameters, _per_tensor(learning_rates, parameters), strict=True):
+            groups.setdefault(rate, []).append(tensor)
+        self._adam = torch.optim.Adam(
+            [{"params": tensors, "lr": rate} for rate, tensors in groups.items()], fused=True
         )
-        self._base_rates = [rate for rate, _ in groups]
+        self._base_rates = list(groups)
         self._schedule: Schedule = schedule
 
     def minimise(self, loss: Tensor, fraction: float) -> float:
