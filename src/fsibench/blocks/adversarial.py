@@ -36,7 +36,6 @@ class Discriminator:
     ) -> None:
         self.network = MLP((num_inputs, hidden_units, hidden_units, 1), weight_scale, bias_scale, generator, dtype)
         self._optimiser = Optimiser([self.network.flat], learning_rate, schedule)
-        self._pairs = self.network.flat.new_empty(0, num_inputs)  # standard normal vectors of the step before
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
         """Cross-entropy ½ [ mean softplus(−T(first)) + mean softplus(T(second)) ]."""
@@ -58,7 +57,8 @@ class Discriminator:
         `hidden`: activations that `log_ratio` has found for these draws with the present T. A layer without bias is
         odd, so each pair costs one product with the first layer, forwards and backwards; gradients are written out.
         """
-        pairs = self._normal_pairs((len(standardised) + 1) // 2, generator)  # [H, M]
+        shape = ((len(standardised) + 1) // 2, standardised.shape[1])
+        pairs = torch.randn(shape, generator=generator, dtype=standardised.dtype, device=standardised.device)  # [H, M]
         if hidden is None:
             self.log_ratio(standardised, hidden := [])
         value, gradient = self.gaussian_gradient(standardised, hidden, pairs)
@@ -66,16 +66,6 @@ class Discriminator:
         number = finite_or_diverged(value, "discriminator's loss")
         self._optimiser.step(fraction)
         return number
-
-    def _normal_pairs(self, count: int, generator: torch.Generator) -> Tensor:
-        """Standard normal vectors [count, M]; every second one is that of the call before: drawing them is dear."""
-        if len(self._pairs) != count:
-            self._pairs = self._pairs.new_empty(count, self._pairs.shape[1])
-            return torch.randn(self._pairs.shape, generator=generator, out=self._pairs)
-        fresh = count - count // 2
-        self._pairs[fresh:] = self._pairs[: count - fresh].clone()
-        torch.randn((fresh, self._pairs.shape[1]), generator=generator, out=self._pairs[:fresh])
-        return self._pairs
 
     def gaussian_gradient(self, draws: Tensor, hidden: list[Tensor], pairs: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy and its gradient in the flat parameters, for draws [S, M] against g and −g of `pairs` [H, M]."""
