@@ -64,9 +64,9 @@ class AADM(Method):
     num_test_samples: int = 200
     batch_size: int = 100
     learning_rate: float = 3e-3
-    discriminator_learning_rate: float = 1e-3
+    discriminator_learning_rate: float = 3e-3  # constant: T has to keep up with q to the end
     schedule: Schedule = "cosine"
-    warm_up: float = 1.0  # share of the budget over which the KL's weight rises to 1
+    warm_up: float = 0.3  # share of the budget over which the KL's weight rises to 1
     # The discriminator learns from the draws of the step before (independent of those it then judges, and free),
     # from fresh ones (as released), or from the very draws it judges.
     discriminator_draws: Literal["previous", "fresh", "shared"] = "previous"
@@ -212,5 +212,5 @@ def make_discriminator(
     scale = 0.1 if options.initialisation == "released" else None
     rate = options.discriminator_learning_rate
     return Discriminator(
-        num_inputs, generator, rate, options.schedule, weight_scale=scale, bias_scale=0.1, dtype=dtype
+        num_inputs, generator, rate, weight_scale=scale, bias_scale=0.1, dtype=dtype
     )

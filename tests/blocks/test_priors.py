@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import BNNPrior, GaussianProcessPrior, NeuralSamplerPrior, Prior
+from fsibench.errors import UsageError
 
 F64 = torch.float64
 
@@ -130,9 +131,6 @@ def test_the_hyper_prior_of_a_neural_sampler_counts_all_weights_of_both_networks
     assert -2.0 * prior.log_hyperprior(1.0).item() == pytest.approx(num_parameters, rel=0.05)
 
 
-def test_the_hyper_prior_of_a_gaussian_process_has_its_mode_at_the_start() -> None:
-    prior = GaussianProcessPrior(2, torch.Generator())
-    assert prior.log_hyperprior(0.5).item() == 0.0
-    with torch.no_grad():
-        prior.log_scales += 1.0
-    assert prior.log_hyperprior(0.5).item() == pytest.approx(-0.5 * 3.0 / 0.25)
+def test_a_process_without_a_hyper_prior_says_so() -> None:
+    with pytest.raises(UsageError, match="no hyper-prior"):
+        GaussianProcessPrior(2, torch.Generator()).log_hyperprior(1.0)

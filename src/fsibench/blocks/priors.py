@@ -38,7 +38,7 @@ class Prior(abc.ABC):
 
     def log_hyperprior(self, width: float) -> Tensor:
         """log p(θ) up to a constant: a Gaussian of relative `width` h around a process of unit scale."""
-        raise UsageError(f"{type(self).__name__} has no hyper-prior on its parameters; ask for hyperprior=0.")
+        raise UsageError(f"{type(self).__name__} has no hyper-prior on its parameters.")
 
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Fresh functions at x: [S, N]."""
@@ -198,7 +198,6 @@ class GaussianProcessPrior(Prior):
         # log ℓ starts at the typical distance of standardised inputs, log s² at their targets' variance
         start = torch.zeros(num_inputs + 1, dtype=dtype, device=generator.device)
         start[:-1] = 0.5 * math.log(num_inputs)
-        self.centre = start.clone()
         self.log_scales = start.requires_grad_(True)  # log ℓ [D], log s²
 
     @property
@@ -208,10 +207,6 @@ class GaussianProcessPrior(Prior):
     def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
         F = self.phases.numel()
         return torch.randn(num_draws, F, generator=generator, dtype=self.phases.dtype, device=self.phases.device)
-
-    def log_hyperprior(self, width: float) -> Tensor:
-        """Log lengthscales and log signal variance around their start, N(·, h²)."""
-        return -0.5 / width**2 * (self.log_scales - self.centre).square().sum()
 
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
         """f_s(x); dropout has no meaning here and is ignored."""
