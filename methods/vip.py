@@ -86,7 +86,8 @@ class VIP(Method):
     num_posterior_rows: int = 20_000  # exact prediction conditions on at most so many training rows
     hidden_units: int = 50
     num_noise: int = 10  # inputs of noise, with prior=ns
-    batch_size: int = 100
+    # Evidence is joint over the batch: the fewer rows, the more the prior alone has to explain them.
+    batch_size: int = 250
     learning_rate: float = 1e-2
     schedule: Schedule = "cosine"
     initial_log_noise: float = -2.0
