@@ -28,7 +28,7 @@ LIMITS: Mapping[str, float] = {
     "avb[preset=paper]": 10.0,
     "bbb[preset=paper]": 2.5,
     # 100 functions at 10 + 5 points; the second stage of fvi; one leapfrog step of eight chains on all rows
-    "vip[basis=fixed,num_functions=20]": 4.0,
+    "vip[basis=fixed,num_functions=20,batch_size=100]": 4.0,
     "vip[basis=fresh,num_functions=100,batch_size=100]": 30.0,
     "fbnn[preset=seed]": 14.0,
     "fvi[prior_steps=20]": 5.0,
