@@ -11,7 +11,7 @@ observation:
 
 ℓ_α is the alpha-energy with the conditional variance integrated out; both KL terms come from one discriminator T,
 whose expectation under p_θ carries gradients to the prior's parameters and to Z. β rises over the `warm_up`. p(θ) is a
-hyper-prior that the paper does not have (`hyperprior_bnn=0`). The learning rate falls to zero with the budget, that of T
+hyper-prior that the paper does not have (`hyperprior=0`). The learning rate falls to zero with the budget, that of T
 does not: T has to keep up.
 """
 
@@ -54,21 +54,21 @@ class SIP(Method):
             "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.2, "initialisation": "released",
-            "initial_log_noise": -5.0, "hyperprior_bnn": 0.0, "hyperprior_ns": 0.0, "dropout_bnn": 0.0, "dropout_ns": 0.05,
+            "initial_log_noise": -5.0, "hyperprior": 0.0, "dropout_bnn": 0.0, "dropout_ns": 0.05,
         },
         # the authors' SIP_BNN script
         "released": {
             "prior": "bnn", "alpha": 0.5, "num_inducing": 50, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "hyperprior_bnn": 0.0, "dropout_bnn": 0.1, "conditional": "sampled",
+            "initial_log_noise": -5.0, "hyperprior": 0.0, "dropout_bnn": 0.1, "conditional": "sampled",
         },
         # the authors' SIP_NS script
         "released_ns": {
             "prior": "ns", "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
             "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "hyperprior_ns": 0.0, "dropout_ns": 0.05, "conditional": "sampled",
+            "initial_log_noise": -5.0, "dropout_ns": 0.05, "conditional": "sampled",
         },
     }  # fmt: skip
 
@@ -82,10 +82,9 @@ class SIP(Method):
     learning_rate: float = 5e-3
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
-    # Width of a Gaussian hyper-prior on the prior's parameters θ around a process of unit scale (`Prior.log_hyperprior`);
-    # 0 means none, as in the paper. Nothing else in the objective keeps a learned prior from fitting the training rows.
-    hyperprior_bnn: float = 2.5
-    hyperprior_ns: float = 4.0
+    # With prior=bnn, the width of a Gaussian hyper-prior on θ around a network of unit scale (`Prior.log_hyperprior`); 0
+    # means none, as in the paper. Nothing else in the objective keeps a learned prior from fitting the training rows.
+    hyperprior: float = 2.5
     warm_up: float = 0.2  # share of the budget over which the KL's weight rises to 1
     kl: Literal["symmetric", "forward"] = "symmetric"
     adaptive_contrast: bool = False  # two discriminators against Gaussians of equal moments (appendix B)
@@ -130,8 +129,8 @@ class SIP(Method):
             kl = contrast.divergence(u, conditional.f_z)
             data_term = model.data_term(batch.y, conditional, generator)
             loss = warm_up(fraction, self.warm_up) / len(train) * kl - data_term
-            if model.hyperprior > 0.0:
-                loss = loss - prior.log_hyperprior(model.hyperprior) / len(train)
+            if self.prior == "bnn" and self.hyperprior > 0.0:
+                loss = loss - prior.log_hyperprior(self.hyperprior) / len(train)
             model.last = {
                 "loss": optimiser.minimise(loss, fraction),
                 "kl": kl.detach(),
@@ -150,7 +149,6 @@ class SparseImplicitProcess:
         self.inducing = leaf(inducing)  # Z, [M, D]
         self.log_noise = leaf(inducing.new_tensor(options.initial_log_noise))  # λ
         self.dropout_rate = {"bnn": options.dropout_bnn, "ns": options.dropout_ns, "gp": 0.0}[options.prior]
-        self.hyperprior = {"bnn": options.hyperprior_bnn, "ns": options.hyperprior_ns, "gp": 0.0}[options.prior]
         self.last: dict[str, float | Tensor] = {}
 
     def draw_conditional(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Conditional]:

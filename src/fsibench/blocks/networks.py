@@ -195,13 +195,6 @@ class MLP:
         flat = self.flat.detach() if frozen else self.flat
         return _MLPFunction.apply(x, flat, self.widths, self.sizes, masks, hidden)  # type: ignore[no-any-return,no-untyped-call]
 
-    def kept_scales(self) -> Tensor:
-        """For each number in `flat` the scale that keeps the size of activations; 1 for biases."""
-        scales = torch.ones_like(self.flat.detach())
-        for (weight, _), (fan_in, _) in zip(self.layers(scales), weight_shapes(self.widths), strict=True):
-            weight.fill_(kept_scale(fan_in))
-        return scales
-
     def layers(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Weights [fan_in, fan_out] and biases [fan_out] of each layer, as views of `flat`."""
         return _layers(flat, self.widths, self.sizes)

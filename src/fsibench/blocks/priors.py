@@ -130,7 +130,6 @@ class NeuralSamplerPrior(Prior):
         self.num_noise = num_noise
         self.noise_network = MLP((num_noise, *hidden, rank), weight_scale, bias_scale, generator, dtype)
         self.input_network = MLP((num_inputs, *hidden, rank), weight_scale, bias_scale, generator, dtype)
-        self.kept_scales = [network.kept_scales() for network in (self.noise_network, self.input_network)]
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -143,11 +142,6 @@ class NeuralSamplerPrior(Prior):
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
         a, v = self.factors(x, noise, dropout)
         return v @ a.mT
-
-    def log_hyperprior(self, width: float) -> Tensor:
-        """Weights of both networks N(0, h² s₀²), s₀ the scale that keeps the size of activations; biases N(0, h²)."""
-        weights = torch.cat(self.parameters) / torch.cat(self.kept_scales)
-        return -0.5 / width**2 * weights.square().sum()
 
     def factors(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> tuple[Tensor, Tensor]:
         """a(x) [N, R] and v(e) [S, R]; dropout acts on the hidden layers of both networks."""
