@@ -69,8 +69,7 @@ class FBNN(Method):
 
     prior: Literal["bnn", "gp"] = "bnn"
     score: Literal["faithful", "whitened"] = "whitened"
-    kl_weight: Literal["batch", "data"] = "data"
-    kl_scale: float = 3.0  # times λ
+    kl_weight: Literal["batch", "data"] = "batch"
     explained: float = 0.99  # share of the spectrum that the faithful estimator keeps; the whitened one keeps 0.95
     num_functions: int = 100
     num_test_functions: int = 200
@@ -137,7 +136,6 @@ class FunctionalNetwork:
         f = self.functions(points, self.options.num_functions, generator)  # [S, |M|]
         data_term = alpha_energy(batch.y, f[:, : len(batch)], 0.0, noise_variance(self.log_noise), alpha=0.0).mean()
         weight = 1.0 / (len(batch) if self.options.kl_weight == "batch" else len(self.train))
-        weight *= self.options.kl_scale
         return weight * beta * self.kl_surrogate(f, points, generator) - data_term
 
     def kl_surrogate(self, f: Tensor, points: Tensor, generator: torch.Generator) -> Tensor:
