@@ -24,7 +24,7 @@ from fsibench.predictive import Predictive
 SPLIT = Bimodal("bimodal").split("paper", 0)
 STANDARDISER = Standardiser.of(SPLIT.train_x, SPLIT.train_y)
 ORACLE = -2.056
-STEPS = {"bnn": 1000, "ns": 2000}
+STEPS = {"bnn": 1000, "ns": 3000}
 
 
 def standardised(x: Floats) -> Tensor:
