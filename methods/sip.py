@@ -130,7 +130,7 @@ class SIP(Method):
             data_term = model.data_term(batch.y, conditional, generator)
             loss = warm_up(fraction, self.warm_up) / len(train) * kl - data_term
             if self.prior == "bnn" and self.hyperprior > 0.0:
-                loss = loss - prior.log_hyperprior(self.hyperprior) / len(train)
+                loss = loss - prior.log_hyperprior(self.hyperprior, self.hyperprior) / len(train)
             model.last = {
                 "loss": optimiser.minimise(loss, fraction),
                 "kl": kl.detach(),

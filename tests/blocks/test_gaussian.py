@@ -26,8 +26,9 @@ def positive_definite(size: int, seed: int = 0) -> torch.Tensor:
     return root @ root.T / size
 
 
-def test_low_rank_evidence_equals_the_dense_density_to_ten_digits() -> None:
-    residual, features, noise = normal(30), normal(30, 7, seed=1), torch.tensor(0.04, dtype=torch.float64)
+@pytest.mark.parametrize("num_features", [7, 30, 80])
+def test_low_rank_evidence_equals_the_dense_density_to_ten_digits(num_features: int) -> None:
+    residual, features, noise = normal(30), normal(30, num_features, seed=1), torch.tensor(0.04, dtype=torch.float64)
     covariance = (features @ features.T).numpy() + 0.04 * np.eye(30)
     dense = multivariate_normal(np.zeros(30), covariance).logpdf(residual.numpy())
     assert low_rank_log_evidence(residual, features, noise).item() == pytest.approx(dense, abs=1e-10)

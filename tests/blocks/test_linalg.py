@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fsibench.blocks.linalg import cholesky, solve_positive_definite
+from fsibench.blocks.linalg import cholesky, gram, solve_positive_definite
 from fsibench.errors import Diverged
 
 
@@ -50,3 +50,10 @@ def test_non_finite_matrices_are_reported(bad: float) -> None:
 def test_indefinite_matrices_are_reported() -> None:
     with pytest.raises(Diverged, match="not positive definite"):
         cholesky(-100.0 * torch.eye(3, dtype=torch.float64))
+
+
+def test_the_gradient_of_the_gram_matrix_is_that_of_finite_differences() -> None:
+    features = torch.randn(4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(gram, (features,))
+    torch.testing.assert_close(gram(features), features @ features.mT)
+    assert gram(features.float()).dtype == torch.float64

@@ -13,6 +13,8 @@ from fsibench.blocks.networks import (
     gaussian_layer,
     kept_scale,
     num_weights,
+    process_features,
+    sampled_hidden,
     sampled_network,
     scaled_weights,
     split_biases,
@@ -52,6 +54,31 @@ def test_sampled_network_takes_own_inputs_for_each_network() -> None:
         plain_network(own, split_weights(row, WIDTHS), split_biases(b, WIDTHS)) for own, row in zip(x, w, strict=True)
     ])
     torch.testing.assert_close(sampled_network(x, w, b, WIDTHS), expected)
+
+
+def test_the_output_layer_on_top_of_the_last_hidden_layer_is_the_network() -> None:
+    x, w, b = normal(7, 3), normal(6, num_weights(WIDTHS), seed=1), normal(10, seed=2)
+    hidden = sampled_hidden(x, w[:, :-4], b, WIDTHS)  # [6, 7, 4]
+    torch.testing.assert_close((hidden * w[:, None, -4:]).sum(-1) + b[-1], sampled_network(x, w, b, WIDTHS))
+
+
+def test_features_of_a_network_have_the_moments_of_its_functions() -> None:
+    P = num_weights(WIDTHS)
+    x, means, log_scales, biases = normal(5, 3), normal(P, seed=1), -0.7 + 0.3 * normal(P, seed=2), normal(10, seed=3)
+    f = sampled_network(x, means + log_scales.exp() * normal(200_000, P, seed=4), biases, WIDTHS)
+    mean, features = process_features(x, means, log_scales, biases, WIDTHS, normal(50_000, P - 4, seed=5))
+    torch.testing.assert_close(mean, f.mean(0), atol=0.03, rtol=0.02)
+    torch.testing.assert_close(features @ features.mT, torch.cov(f.mT), atol=0.1, rtol=0.04)
+
+
+def test_without_noise_below_the_output_layer_features_are_exact() -> None:
+    P = num_weights(WIDTHS)
+    x, means, biases = normal(5, 3), normal(P, seed=1), normal(10, seed=3)
+    log_scales = torch.cat([torch.full((P - 4,), -30.0, dtype=F64), normal(4, seed=2)])
+    mean, features = process_features(x, means, log_scales, biases, WIDTHS, normal(3, P - 4, seed=4))
+    hidden = sampled_hidden(x, means[None, :-4], biases, WIDTHS)[0]  # [5, 4]
+    torch.testing.assert_close(mean, hidden @ means[-4:] + biases[-1])
+    torch.testing.assert_close(features @ features.mT, (hidden * (2.0 * log_scales[-4:]).exp()) @ hidden.mT)
 
 
 def test_gradients_of_sampled_networks_are_those_of_finite_differences() -> None:

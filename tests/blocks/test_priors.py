@@ -115,15 +115,16 @@ def test_gaussian_process_draws_have_the_covariance_of_the_kernel() -> None:
 
 def test_the_hyper_prior_of_a_bayesian_network_is_gaussian_in_units_of_its_layers() -> None:
     start = BNNPrior(3, torch.Generator().manual_seed(0), hidden=(4,), mean_scale=0.0, log_scale=None)
-    assert start.log_hyperprior(2.0).item() == 0.0  # its mode: means 0, scales that keep the size of activations
+    assert start.log_hyperprior(2.0, 2.0).item() == 0.0  # its mode: means 0, scales that keep the size of activations
     with torch.no_grad():
         start.means += 1.0
         start.log_scales += 0.5
     # fan-in 3 for 12 weights, 4 for 4; 1/s₀² = 1.04/2 · fan-in
     inverse_squares = 0.52 * (12 * 3 + 4 * 4)
-    assert start.log_hyperprior(2.0).item() == pytest.approx(-0.5 / 4.0 * (inverse_squares + 16 * 0.25))
+    expected = -0.5 * (inverse_squares / 4.0 + 16 * 0.25 / 9.0)
+    assert start.log_hyperprior(means=2.0, scales=3.0).item() == pytest.approx(expected)
 
 
 def test_a_process_without_a_hyper_prior_says_so() -> None:
     with pytest.raises(UsageError, match="no hyper-prior"):
-        GaussianProcessPrior(2, torch.Generator()).log_hyperprior(1.0)
+        GaussianProcessPrior(2, torch.Generator()).log_hyperprior(1.0, 1.0)

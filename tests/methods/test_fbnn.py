@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,8 +11,10 @@ from torch import Tensor
 from fsibench import checks
 from fsibench.blocks.gaussian import factor, gaussian_kl
 from fsibench.blocks.kernels import GaussianProcess, rbf
+from fsibench.blocks.networks import sampled_hidden
+from fsibench.blocks.priors import BNNPrior
 from fsibench.contract import Budget, Data
-from fsibench.methods.fbnn import FBNN, FunctionalNetwork
+from fsibench.methods.fbnn import FBNN, FunctionalNetwork, scale_of_highest_evidence
 
 
 def wave(num_rows: int, seed: int = 0) -> Data:
@@ -58,6 +62,61 @@ def test_with_exact_scores_the_surrogate_has_the_gradient_of_the_closed_form_kl(
         assert ours.numpy() == pytest.approx(theirs.numpy(), abs=0.02 * float(theirs.abs().max()) + 0.02)
 
 
+def network(data: Data, **options: object) -> FunctionalNetwork:
+    """An untrained posterior with its prior."""
+    method, generator = FBNN(**options), torch.Generator().manual_seed(0)
+    return FunctionalNetwork(method, data, method.make_prior(data, Budget(steps=1), generator), generator)
+
+
+def test_the_gaussian_kl_vanishes_when_q_is_the_prior() -> None:
+    data = wave(30)
+    model = network(data, prior_scale=1.0, num_networks=2000)
+    assert isinstance(model.prior, BNNPrior)
+    far = model.gaussian_terms(data, data.x, torch.Generator().manual_seed(1))[1].item()
+    with torch.no_grad():
+        for ours, theirs in zip(model.parameters, model.prior.parameters, strict=False):
+            ours.copy_(theirs)
+    kl = model.gaussian_terms(data, data.x, torch.Generator().manual_seed(1))[1].item()
+    assert 0.0 <= kl < 0.5  # 30 points; what remains is the error of 2,000 draws
+    assert far > 10.0
+
+
+def test_the_gaussian_terms_of_a_linear_model_are_closed_forms() -> None:
+    # hidden layers without noise: f = h w + b with w ~ N(μ, diag σ²), against a Gaussian process
+    data = wave(8)
+    method = FBNN(prior="gp", num_networks=3, injected_noise=0.3, initial_log_noise=-1.0)
+    model = FunctionalNetwork(method, data, unit_process(), torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        model.log_scales[:-50] = -30.0
+        model.biases[-1] = 0.4
+    h = sampled_hidden(data.x, model.means[None, :-50], model.biases, model.widths)[0].detach().double()  # [8, 50]
+    mean = h @ model.means[-50:].detach().double() + 0.4
+    covariance = (h * (2.0 * model.log_scales[-50:]).exp().detach().double()) @ h.mT
+    identity = torch.eye(8, dtype=torch.float64)
+    L_p = factor(rbf(data.x.double(), data.x.double(), 0.7) + 0.09 * identity)
+    expected = gaussian_kl(mean, factor(covariance + 0.09 * identity), torch.zeros_like(mean), L_p)
+    noise = math.exp(-1.0) + 1e-6
+    fit = -0.5 * (math.log(2.0 * math.pi * noise) + ((data.y - mean).square() + covariance.diagonal()) / noise)
+    data_term, kl = model.gaussian_terms(data, data.x, torch.Generator())
+    assert kl.item() == pytest.approx(expected.item(), rel=1e-4)
+    assert data_term.item() == pytest.approx(fit.mean().item(), rel=1e-4)
+
+
+def test_the_scale_of_the_network_prior_is_found_from_its_own_functions() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(200, 3, generator=generator)
+    for truth in (0.7, 1.5):
+        prior = BNNPrior(3, torch.Generator().manual_seed(1), mean_scale=0.0, log_scale=None)
+        with torch.no_grad():
+            prior.log_scales += math.log(truth)
+        found = []
+        for f in prior.draw(x, 5, generator).detach():
+            prior = BNNPrior(3, torch.Generator().manual_seed(1), mean_scale=0.0, log_scale=None)
+            y = f + 0.1 * torch.randn(200, generator=generator)
+            found.append(scale_of_highest_evidence(prior, Data(x, y), 200, torch.Generator().manual_seed(2)))
+        assert sum(found) / len(found) == pytest.approx(truth, rel=0.2)
+
+
 @pytest.mark.slow
 def test_far_from_the_data_the_spread_grows_to_that_of_the_gaussian_process_prior() -> None:
     generator = torch.Generator().manual_seed(1)
@@ -95,9 +154,7 @@ def test_the_kl_weighs_as_much_as_the_option_says() -> None:
     batch = Data(data.x[:10], data.y[:10])
 
     def kl_part(kl_weight: str) -> float:
-        generator = torch.Generator().manual_seed(0)
-        options = FBNN(kl_weight=kl_weight)
-        model = FunctionalNetwork(options, data, options.make_prior(data, Budget(steps=1), generator), generator)
+        model = network(data, kl_weight=kl_weight)
         losses: list[float] = [model.loss(batch, beta, torch.Generator().manual_seed(1)).item() for beta in (1.0, 0.0)]
         return losses[0] - losses[1]
 

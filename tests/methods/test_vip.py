@@ -118,7 +118,8 @@ def test_with_many_functions_of_a_gaussian_process_predictions_are_those_of_the_
 
 def test_the_collapsed_objective_is_the_density_of_the_targets() -> None:
     data = wave(12)
-    model = LinearisedProcess(VIP(hyperprior=0.0, num_functions=7), data, torch.Generator().manual_seed(0))
+    options = VIP(hyperprior_means=0.0, hyperprior_scales=0.0, num_functions=7, output_layer="sampled")
+    model = LinearisedProcess(options, data, torch.Generator().manual_seed(0))
     noise = model.prior.draw_noise(7, torch.Generator().manual_seed(5))
     value = model.objective(data, torch.Generator().manual_seed(5)).item()
     f = model.prior.functions(data.x, noise).double()
@@ -127,10 +128,27 @@ def test_the_collapsed_objective_is_the_density_of_the_targets() -> None:
     assert value == pytest.approx(dense.item(), rel=1e-4)
 
 
+def test_integrating_the_output_layer_keeps_the_covariance_and_scatters_less() -> None:
+    data = wave(12)
+
+    def covariances(output_layer: str) -> Tensor:
+        """Of 300 sets of 40 functions or networks each: [300, 12, 12]."""
+        model = LinearisedProcess(VIP(output_layer=output_layer), data, torch.Generator().manual_seed(0))
+        stream = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            sets = [model.features(data.x, model.prior.draw_noise(40, stream))[1].double() for _ in range(300)]
+        return torch.stack([features @ features.mT for features in sets])
+
+    integrated, sampled = covariances("integrated"), covariances("sampled")
+    difference = integrated.mean(0) - sampled.mean(0)
+    assert difference.norm().item() < 0.05 * sampled.mean(0).norm().item()
+    assert integrated.var(0).mean().item() < 0.5 * sampled.var(0).mean().item()
+
+
 def test_q_approaches_the_exact_linear_posterior_when_only_q_is_trained() -> None:
     # α = 0: the evidence bound is maximal at the exact posterior.
     data = wave(30)
-    options = VIP(basis="fixed", alpha=0.0, num_functions=6, prediction="q", hyperprior=0.0)
+    options = VIP(basis="fixed", alpha=0.0, num_functions=6, prediction="q", hyperprior_means=0.0, hyperprior_scales=0.0)
     model = LinearisedProcess(options, data, torch.Generator().manual_seed(0))
     optimiser = torch.optim.Adam([model.q_mean, model.q_factor], lr=0.05)
     for step in range(1500):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.likelihoods import LOG_2PI
-from fsibench.blocks.linalg import cholesky
+from fsibench.blocks.linalg import cholesky, gram
 
 
 def factor(matrix: Tensor) -> Tensor:
@@ -26,15 +26,20 @@ def multivariate_log_density(residual: Tensor, L: Tensor) -> Tensor:
 
 
 def low_rank_log_evidence(residual: Tensor, features: Tensor, noise: Tensor) -> Tensor:
-    """log N(r | 0, Φ Φᵀ + σ² I) in O(n S²) for r [n], Φ [n, S] and the noise variance σ².
+    """log N(r | 0, Φ Φᵀ + σ² I) in O(n S min(n, S)) for r [n], Φ [n, S] and the noise variance σ²; in float64.
 
-    With C Cᵀ = I + ΦᵀΦ/σ² and c = C⁻¹ Φᵀr/σ² (matrix inversion and determinant lemmas):
+    With fewer features than rows, and C Cᵀ = I + ΦᵀΦ/σ² and c = C⁻¹ Φᵀr/σ² (matrix inversion and determinant lemmas):
 
         −½ [ n log 2πσ² + 2 Σ log C_ii + rᵀr/σ² − cᵀc ]
     """
-    n = residual.shape[0]
-    C = _low_rank_factor(features, noise)  # [S, S]
-    c: Tensor = torch.linalg.solve_triangular(C, (features.T @ residual / noise)[:, None], upper=False)[:, 0]  # [S]
+    n, residual, noise = residual.shape[0], residual.double(), noise.double()
+    if n <= features.shape[1]:
+        identity = torch.eye(n, dtype=torch.float64, device=features.device)
+        return multivariate_log_density(residual, factor(gram(features) + noise * identity))
+    identity = torch.eye(features.shape[1], dtype=torch.float64, device=features.device)
+    C = factor(identity + gram(features.mT) / noise)  # [S, S]
+    projection = features.mT.double() @ residual / noise  # [S]
+    c: Tensor = torch.linalg.solve_triangular(C, projection[:, None], upper=False)[:, 0]  # [S]
     fit = residual.square().sum() / noise - c.square().sum()
     return -0.5 * (n * (LOG_2PI + noise.log()) + 2.0 * C.diagonal().log().sum() + fit)
 
@@ -50,11 +55,6 @@ def linear_posterior_from_moments(gram: Tensor, projection: Tensor, noise: Tenso
     C = factor(identity + gram / noise)
     mean = torch.cholesky_solve((projection / noise)[:, None], C)[:, 0]
     return mean, C
-
-
-def _low_rank_factor(features: Tensor, noise: Tensor) -> Tensor:
-    identity = torch.eye(features.shape[1], dtype=features.dtype, device=features.device)
-    return factor(identity + features.T @ features / noise)
 
 
 def gaussian_kl(mean_q: Tensor, L_q: Tensor, mean_p: Tensor, L_p: Tensor) -> Tensor:

@@ -50,3 +50,26 @@ class _SolvePositiveDefinite(torch.autograd.Function):
         factor, solution = ctx.saved_tensors
         right_gradient = torch.cholesky_solve(gradients[0], factor)
         return -right_gradient @ solution.mT, right_gradient, None
+
+
+def gram(features: Tensor) -> Tensor:
+    """ΦΦᵀ [n, n] in float64, for Φ [n, S] of any precision.
+
+    A small noise variance needs the digits of the product, its gradient (G + Gᵀ)Φ does not: that is one product in the
+    precision of Φ, where autograd would take two in float64.
+    """
+    return _Gram.apply(features)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _Gram(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, features: Tensor) -> Tensor:
+        ctx.save_for_backward(features)
+        exact = features.double()
+        return exact @ exact.mT
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (features,) = ctx.saved_tensors
+        gradient: Tensor = (gradients[0] + gradients[0].mT).to(features.dtype) @ features
+        return gradient

@@ -16,7 +16,15 @@ from torch import Tensor
 
 from fsibench.blocks.conditionals import Conditional, gaussian_conditional, low_rank_conditional
 from fsibench.blocks.linalg import JITTER
-from fsibench.blocks.networks import MLP, DropoutMasks, kept_scale, num_weights, sampled_network, weight_shapes
+from fsibench.blocks.networks import (
+    MLP,
+    DropoutMasks,
+    kept_scale,
+    num_weights,
+    process_features,
+    sampled_network,
+    weight_shapes,
+)
 from fsibench.errors import UsageError
 
 
@@ -36,8 +44,8 @@ class Prior(abc.ABC):
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
         """f_s(x) for the functions that belong to `noise`: x [N, D] -> [S, N]; differentiable."""
 
-    def log_hyperprior(self, width: float) -> Tensor:
-        """log p(θ) up to a constant: a Gaussian of relative `width` h around a process of unit scale."""
+    def log_hyperprior(self, means: float, scales: float) -> Tensor:
+        """log p(θ) up to a constant: Gaussians around a process of unit scale, of these relative widths."""
         raise UsageError(f"{type(self).__name__} has no hyper-prior on its parameters.")
 
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
@@ -99,10 +107,15 @@ class BNNPrior(Prior):
         P = self.means.numel()
         return torch.randn(num_draws, P, generator=generator, dtype=self.means.dtype, device=self.means.device)
 
-    def log_hyperprior(self, width: float) -> Tensor:
-        """Means around 0, N(0, h² s₀²), and log scales around log s₀, N(log s₀, h²)."""
-        distance = (self.means / self.kept_scales).square().sum() + (self.log_scales - self.kept_scales.log()).square().sum()
-        return -0.5 / width**2 * distance
+    def log_hyperprior(self, means: float, scales: float) -> Tensor:
+        """Means around 0, N(0, h² s₀²), and log scales around log s₀, N(log s₀, h'²), with h = `means`, h' = `scales`."""
+        of_means = (self.means / self.kept_scales).square().sum() / means**2
+        of_scales = (self.log_scales - self.kept_scales.log()).square().sum() / scales**2
+        return -0.5 * (of_means + of_scales)
+
+    def features(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean [N] and Φ [N, S(H + 1)] with covariance ΦΦᵀ, from S draws of the hidden layers; see `process_features`."""
+        return process_features(x, self.means, self.log_scales, self.biases, self.widths, noise[:, : -self.widths[-2]])
 
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
         weights = torch.addcmul(self.means, self.log_scales.exp(), noise)  # [S, P]
