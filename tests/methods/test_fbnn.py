@@ -14,6 +14,7 @@ from fsibench.blocks.kernels import GaussianProcess, rbf
 from fsibench.blocks.networks import sampled_hidden
 from fsibench.blocks.priors import BNNPrior
 from fsibench.contract import Budget, Data
+from fsibench.errors import UsageError
 from fsibench.methods.fbnn import FBNN, FunctionalNetwork, scale_of_highest_evidence
 
 
@@ -159,6 +160,13 @@ def test_the_kl_weighs_as_much_as_the_option_says() -> None:
         return losses[0] - losses[1]
 
     assert kl_part("batch") == pytest.approx(4.0 * kl_part("data"), rel=1e-3)
+
+
+def test_scales_of_the_prior_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(UsageError, match="above 0"):
+        FBNN(prior_scale=-1.0)
+    with pytest.raises(UsageError, match="give one"):
+        FBNN(prior_scale=1.0, prior_log_scale=-5.0)
 
 
 def test_functions_are_drawn_with_one_weight_vector_each() -> None:
