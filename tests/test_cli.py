@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import os
@@ -16,7 +15,6 @@ import pandas as pd
 import pytest
 
 from fsibench.cli import main
-from fsibench.errors import StoreError
 from fsibench.store import Store
 
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
@@ -115,12 +113,10 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 def wait_for_evaluations(path: Path, number: int) -> None:
     for _ in range(600):
         time.sleep(0.1)
-        # StoreError: asked between the creation of the file and that of its tables
-        with contextlib.suppress(StoreError):
-            if path.exists():
-                with Store.read(path) as store:
-                    if len(store.evaluations()) >= number:
-                        return
+        if path.exists():
+            with Store.read(path) as store:
+                if len(store.evaluations()) >= number:
+                    return
     raise AssertionError("no evaluation reached the store in a minute")
 
 

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 from fsibench.cli import main
-from fsibench.errors import StoreError
 from fsibench.store import Store
 
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
@@ -167,11 +166,7 @@ def test_a_stopped_and_continued_machine_changes_nothing_but_the_clock(tmp_path:
 
 
 def _has_results(path: Path) -> bool:
-    """Also asked in the moment between the creation of the file and that of its tables."""
-    try:
-        return path.exists() and not evaluations(path).empty
-    except StoreError:
-        return False
+    return path.exists() and not evaluations(path).empty
 
 
 def _descendants(process: int) -> list[int]:

@@ -325,22 +325,33 @@ class Store:
 def _connect_for_writing(path: Path) -> sqlite3.Connection:
     connection = None
     try:
+        if not path.exists() or path.stat().st_size == 0:
+            _make(path)
         connection = sqlite3.connect(f"{path.absolute().as_uri()}", uri=True, timeout=30)
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'); COMMIT;"
-            )
         _migrate(connection, _version(path, connection))
         return connection
     except BaseException as error:
         if connection is not None:
             connection.close()
-        if isinstance(error, sqlite3.DatabaseError):
+        if isinstance(error, sqlite3.DatabaseError | OSError):
             raise StoreError(f"the store {path} cannot be used: {error}.") from None
         raise
+
+
+def _make(path: Path) -> None:
+    """An empty store, made under another name and then renamed: nobody can open one without tables."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    connection = sqlite3.connect(fresh)
+    try:
+        connection.executescript(f"{SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}');")
+        connection.commit()
+    finally:
+        connection.close()
+    fresh.replace(path)
 
 
 def _version(path: Path, connection: sqlite3.Connection) -> int:
