@@ -16,7 +16,7 @@ with the black-box alpha-energy in closed form (`blocks.divergences`):
 integrated out. θ cannot adapt to one particular set of functions, which is how the published form over-fits small
 data: on validation rows of boston its log-likelihood falls below −100 while this one stays near −2.3. Therefore the
 default. Of a Bayesian network it draws the hidden layers only: what the output layer adds to m and ΦΦᵀ is known
-(`output_layer=integrated`, `blocks.networks.process_features`), and eight networks do better than 100 functions.
+(`output_layer=integrated`, `blocks.networks.process_features`), and eight networks scatter less than 100 functions.
 `preset=paper` is the published method with the correct energy, `preset=released` the authors' script.
 
 `objective=released` keeps three slips of that script, reproduced for comparison only: σ²/α² where σ²/α belongs, the

@@ -29,24 +29,12 @@ def warm_up(fraction: float, length: float) -> float:
 class Optimiser:
     """Adam on a few (flat) leaf tensors, with a learning rate that follows the share of budget spent.
 
-    `learning_rates` is one number for all tensors or one per tensor. Few fat tensors keep the overhead of a step at that
-    of a single fused kernel.
+    Few fat tensors keep the overhead of a step at that of a single fused kernel.
     """
 
-    def __init__(
-        self,
-        parameters: Sequence[Tensor],
-        learning_rates: float | Sequence[float],
-        schedule: Schedule = "constant",
-    ) -> None:
-        groups: dict[float, list[Tensor]] = {}
-        for tensor, rate in zip(parameters, _per_tensor(learning_rates, parameters), strict=True):
-            groups.setdefault(rate, []).append(tensor)
-        self._adam = torch.optim.Adam(
-            [{"params": tensors, "lr": rate} for rate, tensors in groups.items()], fused=True
-        )
-        self._base_rates = list(groups)
-        self._schedule: Schedule = schedule
+    def __init__(self, parameters: Sequence[Tensor], learning_rate: float, schedule: Schedule = "constant") -> None:
+        self._adam = torch.optim.Adam(list(parameters), lr=learning_rate, fused=True)
+        self._learning_rate, self._schedule = learning_rate, schedule
 
     def minimise(self, loss: Tensor, fraction: float) -> float:
         """One step down the gradient of `loss`; returns its value, raises `Diverged` when that is not finite."""
@@ -57,9 +45,7 @@ class Optimiser:
 
     def step(self, fraction: float) -> None:
         """Apply the gradients that a backward pass left in the tensors, then drop them."""
-        factor = schedule_factor(self._schedule, fraction)
-        for group, base in zip(self._adam.param_groups, self._base_rates, strict=True):
-            group["lr"] = base * factor
+        self._adam.param_groups[0]["lr"] = self._learning_rate * schedule_factor(self._schedule, fraction)
         self._adam.step()
         self._adam.zero_grad(set_to_none=True)
 
@@ -69,10 +55,6 @@ def require_at_least(least: int, **options: int) -> None:
     for name, value in options.items():
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
-
-
-def _per_tensor(setting: float | Sequence[float], tensors: Sequence[Tensor]) -> list[float]:
-    return [float(setting)] * len(tensors) if isinstance(setting, (int, float)) else list(setting)
 
 
 def finite_or_diverged(value: Tensor, what: str = "loss") -> float:
