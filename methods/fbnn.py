@@ -50,7 +50,7 @@ from fsibench.blocks.linalg import gram
 from fsibench.blocks.networks import kept_scale, num_weights, process_features, sampled_network, weight_shapes
 from fsibench.blocks.priors import BNNPrior
 from fsibench.blocks.stein import spectral_score, whitened_score
-from fsibench.blocks.training import Optimiser, Schedule, leaf, warm_up
+from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least, warm_up
 from fsibench.contract import Budget, Data, Method
 from fsibench.errors import UsageError
 from fsibench.predictive import Predictive
@@ -105,6 +105,7 @@ class FBNN(Method):
     gp_rows: int = 1000  # and fit the GP prior
 
     def __post_init__(self) -> None:
+        require_at_least(2, num_functions=self.num_functions, num_networks=self.num_networks)
         if self.prior_scale is not None and self.prior_scale <= 0.0:
             raise UsageError(f"prior_scale multiplies standard deviations, it must be above 0, got {self.prior_scale}.")
         if self.prior_scale is not None and self.prior_log_scale is not None:

@@ -42,7 +42,7 @@ from fsibench.blocks.gaussian import linear_posterior_from_moments, low_rank_log
 from fsibench.blocks.likelihoods import LOG_2PI, gaussian_log_density, noise_variance
 from fsibench.blocks.networks import MLP, DropoutMasks, kept_scale, num_weights, sampled_network, weight_shapes
 from fsibench.blocks.priors import BNNPrior, Prior
-from fsibench.blocks.training import Optimiser, Schedule, leaf
+from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
 from fsibench.contract import Budget, Data, Method
 from fsibench.errors import UsageError
 from fsibench.predictive import Predictive
@@ -106,8 +106,8 @@ class VIP(Method):
             raise UsageError("objective, regulariser and prediction=q belong to q(a), which exists with basis=fixed.")
         if self.tied and self.prior == "ns":
             raise UsageError("tied concerns the weights of a Bayesian network; it needs prior=bnn.")
-        if self.num_functions < 2:
-            raise UsageError(f"num_functions must be at least 2 to have a covariance, got {self.num_functions}.")
+        require_at_least(2, num_functions=self.num_functions, num_networks=self.num_networks)
+        require_at_least(2, num_test_functions=self.num_test_functions, num_test_networks=self.num_test_networks)
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[LinearisedProcess]:
         model = LinearisedProcess(self, train, generator)

@@ -162,7 +162,9 @@ def test_the_kl_weighs_as_much_as_the_option_says() -> None:
     assert kl_part("batch") == pytest.approx(4.0 * kl_part("data"), rel=1e-3)
 
 
-def test_scales_of_the_prior_that_make_no_sense_are_refused() -> None:
+def test_options_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="num_networks must be at least 2"):
+        FBNN(num_networks=1)
     with pytest.raises(UsageError, match="above 0"):
         FBNN(prior_scale=-1.0)
     with pytest.raises(UsageError, match="give one"):

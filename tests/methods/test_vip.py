@@ -207,3 +207,9 @@ def test_options_that_contradict_each_other_are_refused() -> None:
         VIP(regulariser="paper")
     with pytest.raises(UsageError, match="prior=bnn"):
         VIP(prior="ns", tied=True)
+
+
+@pytest.mark.parametrize("option", ["num_functions", "num_networks", "num_test_functions", "num_test_networks"])
+def test_fewer_than_two_draws_have_no_covariance_and_are_refused(option: str) -> None:
+    with pytest.raises(ValueError, match=f"{option} must be at least 2, got 1"):
+        VIP(**{option: 1})
