@@ -148,11 +148,10 @@ def scale_of_highest_evidence(prior: BNNPrior, train: Data, at_most: int, genera
     rows = torch.randperm(len(train), generator=generator, device=train.x.device)[:at_most]
     x, y = train.x[rows], train.y[rows].double()
     noise = prior.draw_noise(EVIDENCE_NETWORKS, generator)
-    start = prior.log_scales.detach().clone()
 
     def negative_log_evidence(log_factor: float) -> float:
-        prior.log_scales.copy_(start + log_factor)
-        mean, features = prior.features(x, noise)
+        log_scales = prior.log_scales + log_factor
+        mean, features = process_features(x, prior.means, log_scales, prior.biases, prior.widths, noise)
         eigenvalues, U = torch.linalg.eigh(gram(features))
         projected = U.mT @ (y - mean)  # [n]
         variances = eigenvalues.clamp_min(0.0) + NOISE_VARIANCES.to(y.device)[:, None]  # [26, n]
@@ -160,7 +159,6 @@ def scale_of_highest_evidence(prior: BNNPrior, train: Data, at_most: int, genera
 
     bounds = (math.log(SCALES[0]), math.log(SCALES[1]))
     best = minimize_scalar(negative_log_evidence, bounds=bounds, method="bounded", options={"xatol": 0.03})
-    prior.log_scales.copy_(start)
     return math.exp(best.x)
 
 
@@ -203,8 +201,7 @@ class FunctionalNetwork:
 
     def gaussian_terms(self, batch: Data, points: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Mean expected log-likelihood and KL[N(m_q, K_q + g² I) ‖ N(m_p, K_p + g² I)]."""
-        B, hidden_weights = len(batch), self.means.numel() - self.widths[-2]
-        noise = self.draw_noise(self.options.num_networks, generator)[:, :hidden_weights]
+        B, noise = len(batch), self.draw_noise(self.options.num_networks, generator)
         mean, features = process_features(points, self.means, self.log_scales, self.biases, self.widths, noise)
         variance = features[:B].square().sum(1)
         data_term = alpha_energy(batch.y, mean[None, :B], variance, noise_variance(self.log_noise), alpha=0.0).mean()
@@ -222,7 +219,7 @@ class FunctionalNetwork:
         return mean.double(), self.blurred_factor(features)
 
     def blurred_factor(self, features: Tensor) -> Tensor:
-        """Cholesky factor of ΦΦᵀ + g² I, in float64: far from the data ΦΦᵀ is a million times g²."""
+        """Cholesky factor of ΦΦᵀ + g² I, in float64: g² is small beside ΦΦᵀ."""
         K = gram(features)
         return factor(K + self.options.injected_noise**2 * torch.eye(len(K), dtype=K.dtype, device=K.device))
 

@@ -148,9 +148,10 @@ class LinearisedProcess:
         return noise_variance(self.log_noise)[0]
 
     @property
-    def integrated(self) -> bool:
-        options = self.options
-        return options.output_layer == "integrated" and options.basis == "fresh" and isinstance(self.prior, BNNPrior)
+    def integrated(self) -> BNNPrior | None:
+        """The prior, where its output layer is integrated out."""
+        applies = self.options.output_layer == "integrated" and self.options.basis == "fresh"
+        return self.prior if applies and isinstance(self.prior, BNNPrior) else None
 
     @property
     def nugget(self) -> float:
@@ -179,8 +180,8 @@ class LinearisedProcess:
 
     def features(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """m(x) [N] and Φ(x) [N, S]."""
-        if self.integrated and isinstance(self.prior, BNNPrior):
-            return self.prior.features(x, noise)
+        if self.integrated:
+            return self.integrated.features(x, noise)
         f = self.prior.functions(x, noise)  # [S, N]
         mean = f.mean(0)
         return mean, ((f - mean) / math.sqrt(len(noise) - 1)).mT

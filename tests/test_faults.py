@@ -153,7 +153,7 @@ def test_a_stopped_and_continued_machine_changes_nothing_but_the_clock(tmp_path:
     driver = subprocess.Popen(
         [sys.executable, "-m", "fsibench", *arguments, "--datasets", "yacht"], cwd=tmp_path, stderr=subprocess.DEVNULL
     )
-    while not _has_results(tmp_path / "s.sqlite"):
+    while not (tmp_path / "s.sqlite").exists() or evaluations(tmp_path / "s.sqlite").empty:
         time.sleep(0.05)
     group = [driver.pid, *_descendants(driver.pid)]
     for process in group:
@@ -163,10 +163,6 @@ def test_a_stopped_and_continued_machine_changes_nothing_but_the_clock(tmp_path:
         os.kill(process, signal.SIGCONT)
     assert driver.wait(timeout=60) == 0
     assert evaluations(tmp_path / "s.sqlite")["step"].max() == 150
-
-
-def _has_results(path: Path) -> bool:
-    return path.exists() and not evaluations(path).empty
 
 
 def _descendants(process: int) -> list[int]:

@@ -66,7 +66,7 @@ def test_features_of_a_network_have_the_moments_of_its_functions() -> None:
     P = num_weights(WIDTHS)
     x, means, log_scales, biases = normal(5, 3), normal(P, seed=1), -0.7 + 0.3 * normal(P, seed=2), normal(10, seed=3)
     f = sampled_network(x, means + log_scales.exp() * normal(200_000, P, seed=4), biases, WIDTHS)
-    mean, features = process_features(x, means, log_scales, biases, WIDTHS, normal(50_000, P - 4, seed=5))
+    mean, features = process_features(x, means, log_scales, biases, WIDTHS, normal(50_000, P, seed=5))
     torch.testing.assert_close(mean, f.mean(0), atol=0.03, rtol=0.02)
     torch.testing.assert_close(features @ features.mT, torch.cov(f.mT), atol=0.1, rtol=0.04)
 
@@ -75,7 +75,7 @@ def test_without_noise_below_the_output_layer_features_are_exact() -> None:
     P = num_weights(WIDTHS)
     x, means, biases = normal(5, 3), normal(P, seed=1), normal(10, seed=3)
     log_scales = torch.cat([torch.full((P - 4,), -30.0, dtype=F64), normal(4, seed=2)])
-    mean, features = process_features(x, means, log_scales, biases, WIDTHS, normal(3, P - 4, seed=4))
+    mean, features = process_features(x, means, log_scales, biases, WIDTHS, normal(3, P, seed=4))
     hidden = sampled_hidden(x, means[None, :-4], biases, WIDTHS)[0]  # [5, 4]
     torch.testing.assert_close(mean, hidden @ means[-4:] + biases[-1])
     torch.testing.assert_close(features @ features.mT, (hidden * (2.0 * log_scales[-4:]).exp()) @ hidden.mT)

@@ -83,18 +83,18 @@ def process_features(
 ) -> tuple[Tensor, Tensor]:
     """Moments of a Bayesian network with factorised Gaussian weights, those of its last layer integrated out.
 
-    S draws of the hidden layers (`noise` [S, P'], standard normal) give m(x) [N] and Φ [N, S(H + 1)] with covariance
+    S draws of the hidden layers (`noise` [S, P] standard normal, the last layer's share unused) give m(x) [N] and Φ [N, S(H + 1)] with covariance
     ΦΦᵀ, by the law of total covariance with W ~ N(μ, diag σ²) the weights of the last layer:
 
         m = 1/S Σ h_s μ + b,   ΦΦᵀ = 1/S Σ h_s diag σ² h_sᵀ + 1/(S − 1) Σ (h_s μ − m + b)(h_s μ − m + b)ᵀ
     """
     S, H = len(noise), widths[-2]
-    mean, log_scale = means[:-H], log_scales[:-H]
-    h = sampled_hidden(x, torch.addcmul(mean, log_scale.exp(), noise), biases, widths)  # [S, N, H]
+    hidden_weights = torch.addcmul(means[:-H], log_scales[:-H].exp(), noise[:, :-H])  # [S, P']
+    h = sampled_hidden(x, hidden_weights, biases, widths)  # [S, N, H]
     given_hidden = h @ means[-H:]  # [S, N]
     average = given_hidden.mean(0)
     within = (h * (log_scales[-H:].exp() / S**0.5)).transpose(0, 1).flatten(1)  # [N, S H]
-    between = ((given_hidden - average) / max(S - 1, 1) ** 0.5).mT  # [N, S]
+    between = ((given_hidden - average) / (S - 1) ** 0.5).mT  # [N, S]
     return average + biases[-1], torch.cat([within, between], 1)
 
 

@@ -115,7 +115,7 @@ class BNNPrior(Prior):
 
     def features(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Mean [N] and Φ [N, S(H + 1)] with covariance ΦΦᵀ, from S draws of the hidden layers; see `process_features`."""
-        return process_features(x, self.means, self.log_scales, self.biases, self.widths, noise[:, : -self.widths[-2]])
+        return process_features(x, self.means, self.log_scales, self.biases, self.widths, noise)
 
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
         weights = torch.addcmul(self.means, self.log_scales.exp(), noise)  # [S, P]
