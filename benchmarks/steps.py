@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from fsibench import steps
 from fsibench.blocks.allocator import keep_freed_memory
+from fsibench.harness import step_costs
 
 # What has a limit, and the defaults that are not among them.
-ENTRIES = (*steps.LIMITS, "vip", "fbnn")
+ENTRIES = (*step_costs.LIMITS, "vip", "fbnn")
 
 
 class Step:
@@ -20,8 +20,8 @@ class Step:
     def setup(self, entry: str) -> None:
         torch.set_num_threads(1)
         keep_freed_memory()
-        self.steps = steps.training_steps(entry)
-        for _ in range(steps.WARM_UP_STEPS):
+        self.steps = step_costs.training_steps(entry)
+        for _ in range(step_costs.WARM_UP_STEPS):
             next(self.steps)
 
     def time_ten_steps(self, entry: str) -> None:
@@ -41,5 +41,5 @@ class InKernelUnits:
     unit = "T"
 
     def track_step(self, entry: str) -> float:
-        (row,) = steps.measure([entry])
+        (row,) = step_costs.measure([entry])
         return float(row["in_T"])

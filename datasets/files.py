@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsibench.data import Description, Table, TableDataset
+from fsibench.data.sources import cache, lookup
+from fsibench.data.sources.columns import inputs_and_target
+from fsibench.data.sources.reading import read_table
+from fsibench.data.sources.reference import query_words
 from fsibench.errors import DataError, UsageError
-from fsibench.sources import cache, chain
-from fsibench.sources.columns import inputs_and_target
-from fsibench.sources.reading import read_table
-from fsibench.sources.reference import query_words
 
 PREFIX = "file:"
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".pq")
@@ -50,10 +50,10 @@ class FileTable(TableDataset):
     def table(self) -> Table:
         if not Path(self.path).is_file():
             raise DataError(f"there is no file {self.path}; write file:PATH?target=NAME.")
-        return chain.converted(self._key, self._origin, self._convert)
+        return lookup.converted(self._key, self._origin, self._convert)
 
     def verify(self) -> list[tuple[str, str]]:
-        return chain.verify_cached(self._key)
+        return lookup.verify_cached(self._key)
 
     def location(self) -> str | None:
         return self.path if Path(self.path).is_file() else None

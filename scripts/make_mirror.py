@@ -22,7 +22,7 @@ from pathlib import Path
 import pandas as pd
 
 from fsibench.data import Table
-from fsibench.sources.passport import passports
+from fsibench.data.sources.passport import passports
 
 DATA = Path(__file__).parents[1] / "datasets" / "data"
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import torch
 
-from fsibench import driver, plan
-from fsibench.executor import InlineExecutor
-from fsibench.store import Store
+from fsibench.executors.local import InlineExecutor
+from fsibench.harness import driver, plan
+from fsibench.harness.store import Store
 
 METHOD = '''
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from fsibench.cli import main
-from fsibench.store import Store
+from fsibench.harness.store import Store
 
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
 EXPORTED = ["entry", "method", "dataset", "split", "seed", "status", "step", "train_seconds", "cpu_seconds", "rmse"]

@@ -16,10 +16,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fsibench.cellserver import cell_from_json, cell_to_json
 from fsibench.cli import main
-from fsibench.plan import load_protocol, make_plan
-from fsibench.store import Store
+from fsibench.executors.worker import cell_from_json, cell_to_json
+from fsibench.harness.plan import load_protocol, make_plan
+from fsibench.harness.store import Store
 
 pytest.importorskip("distributed", reason="Dask is an extra: pip install 'fsibench[dask]'")
 ODD = Path(__file__).parent / "support" / "odd_methods.py"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fsibench import identity
+from fsibench.harness import identity
 
 METHOD = '''"""Docstring."""
 import helperpkg.maths

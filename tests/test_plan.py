@@ -9,7 +9,7 @@ import pytest
 
 from fsibench import registry
 from fsibench.errors import UsageError
-from fsibench.plan import Cell, left_out, load_protocol, make_plan, parse_budget
+from fsibench.harness.plan import Cell, left_out, load_protocol, make_plan, parse_budget
 
 BASE = 'methods = ["constant", "linear"]\ndatasets = ["yacht"]\nsteps = 3\n'
 

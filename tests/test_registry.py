@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fsibench import listing, registry
+from fsibench import registry
+from fsibench.cli import list as listing
 from fsibench.errors import UsageError
 
 ODD = Path(__file__).parent / "support" / "odd_methods.py"

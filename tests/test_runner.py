@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from fsibench import runner
 from fsibench.contract import Budget, Data
 from fsibench.errors import UsageError
-from fsibench.plan import Cell, load_protocol, make_plan
+from fsibench.harness import runner
+from fsibench.harness.events import Evaluation, Finished, Report
+from fsibench.harness.plan import Cell, load_protocol, make_plan
 
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
 
@@ -26,27 +27,28 @@ def cell(method: str, **changes: Any) -> Cell:
     return make_plan(load_protocol("smoke", content))[0]
 
 
-def run(one: Cell) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def run(one: Cell) -> tuple[list[Evaluation], Finished]:
     """Evaluations and the closing report of a cell."""
-    events: list[tuple[str, dict[str, Any]]] = []
-    runner.run_cell(one, lambda kind, payload: events.append((kind, payload)))
-    assert [kind for kind, _ in events].count("finished") == 1
-    return [payload for kind, payload in events if kind == "evaluation"], events[-1][1]
+    reports: list[Report] = []
+    runner.run_cell(one, reports.append)
+    (end,) = [report for report in reports if isinstance(report, Finished)]
+    assert reports[-1] is end
+    return [report for report in reports if isinstance(report, Evaluation)], end
 
 
-def scores(rows: list[dict[str, Any]]) -> dict[int, tuple[float, float, float]]:
-    return {row["step"]: (row["rmse"], row["ll"], row["crps"]) for row in rows}
+def scores(rows: list[Evaluation]) -> dict[int, tuple[float, float, float]]:
+    return {row.step: (row.scores["rmse"], row.scores["ll"], row.scores["crps"]) for row in rows}
 
 
 def test_evaluations_are_log_spaced_in_steps_and_end_with_the_budget() -> None:
     rows, end = run(cell(f"{ODD}:NoOp", steps=1000, per_decade=2))
-    assert [row["step"] for row in rows] == [1, 4, 10, 32, 100, 317, 1000]
-    assert end["status"] == "ok"
+    assert [row.step for row in rows] == [1, 4, 10, 32, 100, 317, 1000]
+    assert end.status == "ok"
 
 
 def test_evaluations_are_log_spaced_in_seconds() -> None:
     rows, _ = run(cell(f"{ODD}:Sleeper[seconds=0.01]", seconds=0.8, per_decade=3))
-    instants = [row["train_seconds"] for row in rows]
+    instants = [row.train_seconds for row in rows]
     # Each look comes after its instant; how soon after is up to the machine.
     assert len(instants) <= 4
     assert instants[0] >= 0.1
@@ -69,7 +71,7 @@ def test_bbb_is_bit_identical_under_any_evaluation_schedule() -> None:
 
 def test_seed_split_and_entry_have_streams_of_their_own() -> None:
     base = cell(f"{ODD}:RandomWalk")
-    seeds = {runner._Run(one, lambda *_: None).generator("fit").initial_seed() for one in (
+    seeds = {runner._Run(one, lambda _: None).generator("fit").initial_seed() for one in (
         base,
         dataclasses.replace(base, seed=1),
         dataclasses.replace(base, split=1),
@@ -88,35 +90,35 @@ def test_the_global_seed_does_not_matter() -> None:
 
 def test_an_exact_method_that_yields_once_is_evaluated_once() -> None:
     rows, end = run(cell("linear", seconds=5.0))
-    assert [row["step"] for row in rows] == [1]
-    assert end["status"] == "ok"
-    assert end["details"]["train_seconds"] < 5.0
+    assert [row.step for row in rows] == [1]
+    assert end.status == "ok"
+    assert end.clocks["train_seconds"] < 5.0
 
 
 def test_scores_are_in_the_units_of_the_target() -> None:
     rows, _ = run(cell("constant"))
     # The sd of yacht's target is 15.1; a constant prediction cannot be better or much worse.
-    assert rows[-1]["rmse"] == pytest.approx(15.1, rel=0.2)
-    assert rows[-1]["sharpness"] == pytest.approx(15.1, rel=0.1)
-    assert sum(rows[-1]["pit"]) == 62  # 20 % of 308 rows
+    assert rows[-1].scores["rmse"] == pytest.approx(15.1, rel=0.2)
+    assert rows[-1].scores["sharpness"] == pytest.approx(15.1, rel=0.1)
+    assert sum(rows[-1].pit) == 62  # 20 % of 308 rows
 
 
 def test_evaluating_costs_no_training_second(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow_score(*arguments: Any) -> dict[str, Any]:
         time.sleep(0.3)
-        return {"rmse": 1.0, "ll": -1.0, "crps": 1.0, "sharpness": 1.0, "pit": []}
+        return {"rmse": 1.0, "ll": -1.0, "crps": 1.0, "sharpness": 1.0}
 
     monkeypatch.setattr(runner, "score", slow_score)
     rows, end = run(cell(f"{ODD}:NoOp", steps=100, per_decade=2))
     assert len(rows) >= 4
-    assert rows[-1]["train_seconds"] < 0.3
-    assert end["details"]["evaluate_seconds"] > 0.3 * len(rows) * 0.9
+    assert rows[-1].train_seconds < 0.3
+    assert end.clocks["evaluate_seconds"] > 0.3 * len(rows) * 0.9
 
 
 def test_a_budget_in_cpu_seconds_does_not_count_sleep() -> None:
     _, wall = run(cell(f"{ODD}:Sleeper[seconds=0.02]", seconds=0.2))
-    assert wall["details"]["wall_seconds"] >= 0.2
-    assert wall["details"]["cpu_seconds"] < 0.5 * wall["details"]["wall_seconds"]
+    assert wall.clocks["wall_seconds"] >= 0.2
+    assert wall.clocks["cpu_seconds"] < 0.5 * wall.clocks["wall_seconds"]
     budget = Budget(seconds=0.05, clock=time.process_time)
     budget.start()
     time.sleep(0.1)
@@ -126,7 +128,7 @@ def test_a_budget_in_cpu_seconds_does_not_count_sleep() -> None:
 def test_pulling_one_step_costs_the_harness_at_most_20_microseconds() -> None:
     run(cell(f"{ODD}:NoOp", steps=2))  # warm
     _, end = run(cell(f"{ODD}:NoOp", steps=100_000, per_decade=1))
-    assert end["details"]["cpu_seconds"] / 100_000 < 20e-6
+    assert end.clocks["cpu_seconds"] / 100_000 < 20e-6
 
 
 @pytest.mark.parametrize(
@@ -144,14 +146,14 @@ def test_failures_become_statuses_and_earlier_points_stay(
     method: str, status: str, message: str | None, num_evaluations: int
 ) -> None:
     rows, end = run(cell(f"{ODD}:{method}", per_decade=4))
-    assert (end["status"], end["details"]["message"]) == (status, message)
+    assert (end.status, end.message) == (status, message)
     assert len(rows) == num_evaluations
 
 
 def test_an_error_keeps_its_traceback() -> None:
     _, end = run(cell(f"{ODD}:Raises"))
-    assert "in fit" in end["details"]["traceback"]
-    assert 'raise RuntimeError("the method failed on purpose")' in end["details"]["traceback"]
+    assert "in fit" in str(end.traceback)
+    assert 'raise RuntimeError("the method failed on purpose")' in str(end.traceback)
 
 
 @pytest.mark.parametrize("name", ["cuda", "mps"])

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from fsibench.errors import StoreError
-from fsibench.store import EXPORT_COLUMNS, SCHEMA_VERSION, Store
+from fsibench.harness.events import Evaluation, Finished
+from fsibench.harness.store import EXPORT_COLUMNS, SCHEMA_VERSION, Store
 
 CELL = {
     "id": "c1",
@@ -33,9 +34,9 @@ CELL = {
 }
 
 
-def evaluation(step: int, **changes: Any) -> dict[str, Any]:
-    row = {"step": step, "train_seconds": 0.1 * step, "wall_seconds": 0.1 * step, "cpu_seconds": 0.1 * step}
-    return {**row, "rmse": 1.0, "ll": -1.0, "crps": 0.5, "sharpness": 1.0, "pit": "[]", "trace": "{}", **changes}
+def evaluation(step: int) -> Evaluation:
+    scores = {"rmse": 1.0, "ll": -1.0, "crps": 0.5, "sharpness": 1.0}
+    return Evaluation(step, 0.1 * step, 0.1 * step, 0.1 * step, scores, (), {})
 
 
 def filled(path: Path, **changes: Any) -> None:
@@ -44,7 +45,7 @@ def filled(path: Path, **changes: Any) -> None:
         store.start_cell(run, {**CELL, **changes})
         for step in (1, 2, 3):
             store.add_evaluation({**CELL, **changes}["id"], evaluation(step))
-        store.finish_cell({**CELL, **changes}["id"], "ok", {"message": None, "train_seconds": 0.3})
+        store.finish_cell({**CELL, **changes}["id"], Finished("ok", clocks={"train_seconds": 0.3}))
 
 
 def test_what_was_written_is_read_back_with_the_last_evaluation_as_final(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_a_cell_that_runs_again_replaces_what_it_measured_before(tmp_path: Path)
         store.start_cell(store.begin_run([], {}, {}), CELL)
         assert store.evaluations().empty
         store.add_evaluation("c1", evaluation(1))
-        store.finish_cell("c1", "error", {"message": "no"})
+        store.finish_cell("c1", Finished("error", "no"))
         assert store.evaluations()["step"].tolist() == [1]
         assert store.cells()["attempts"].tolist() == [2]
 
@@ -97,7 +98,7 @@ def test_a_running_cell_of_a_dead_driver_becomes_interrupted(tmp_path: Path) -> 
 def test_a_second_driver_is_refused_and_a_reader_is_not(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     with Store.create(path):
-        program = f"from fsibench.store import Store; from pathlib import Path; Store.create(Path({str(path)!r}))"
+        program = f"from fsibench.harness.store import Store; from pathlib import Path; Store.create(Path({str(path)!r}))"
         second = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         assert "being written by another fsibench run" in second.stderr
         with Store.read(path) as reader:
@@ -252,7 +253,7 @@ def test_an_older_store_is_brought_up_to_date_when_written_and_then_merges(tmp_p
     with Store.create(other) as store, pytest.raises(StoreError, match="older format"):
         store.merge(path)
     with Store.create(path) as store:
-        store.finish_cell("c1", "ok", {"setup_cpu_seconds": 0.5})
+        store.finish_cell("c1", Finished("ok", clocks={"setup_cpu_seconds": 0.5}))
     with Store.create(other) as store:
         assert store.merge(path) == 1
         assert store.cells().set_index("id").loc["c1", "setup_cpu_seconds"] == 0.5
@@ -263,7 +264,8 @@ def test_kill_9_while_writing_leaves_a_whole_store(tmp_path: Path) -> None:
     program = """
 import sys
 from pathlib import Path
-from fsibench.store import Store
+from fsibench.harness.events import Finished
+from fsibench.harness.store import Store
 from test_support import CELL, evaluation
 store = Store.create(Path("s.sqlite"))
 run = store.begin_run([], {}, {})
@@ -272,15 +274,16 @@ while True:
     store.start_cell(run, {**CELL, "id": f"c{number}", "split": number})
     for step in (1, 2, 3):
         store.add_evaluation(f"c{number}", evaluation(step))
-    store.finish_cell(f"c{number}", "ok", {})
+    store.finish_cell(f"c{number}", Finished("ok"))
     store.commit()
     print(number, flush=True)
     number += 1
 """
     (tmp_path / "test_support.py").write_text(
         f"CELL = {CELL!r}\n"
+        "from fsibench.harness.events import Evaluation\n"
         "def evaluation(step):\n"
-        f"    return {{**{evaluation(0)!r}, 'step': step}}\n"
+        f"    return Evaluation(step, 0.1, 0.1, 0.1, {evaluation(0).scores!r}, (), {{}})\n"
     )
     for _ in range(3):
         writer = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE, text=True)

@@ -17,9 +17,9 @@ import pytest
 
 from fsibench import registry
 from fsibench.data import Table
+from fsibench.data.sources import cache, lookup
+from fsibench.data.sources.passport import Passport, marks
 from fsibench.errors import DataError
-from fsibench.sources import cache, chain
-from fsibench.sources.passport import Passport, marks
 
 VALUES = np.random.default_rng(0).normal(size=(2000, 3)).round(6)
 LINES = "\n".join(" ".join(map(repr, map(float, row))) for row in VALUES).encode() + b"\n"
@@ -43,10 +43,10 @@ def in_child(passport_file: Path, before: str = "") -> subprocess.Popen[str]:
     code = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from fsibench.sources import cache, chain, download\n"
-        "from fsibench.sources.passport import Passport\n"
+        "from fsibench.data.sources import cache, download, lookup\n"
+        "from fsibench.data.sources.passport import Passport\n"
         f"{before}\n"
-        f"print(chain.load(Passport.read(Path({str(passport_file)!r}))).fingerprint())\n"
+        f"print(lookup.load(Passport.read(Path({str(passport_file)!r}))).fingerprint())\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ.copy()
@@ -85,7 +85,7 @@ def test_a_killed_process_leaves_no_half_table(
     child.communicate(timeout=60)
     assert child.returncode == -signal.SIGKILL
     assert not cache.table_folder(passport.name).exists()
-    assert len(chain.load(passport)) == 2000, "and the next one is not hindered"
+    assert len(lookup.load(passport)) == 2000, "and the next one is not hindered"
     assert whole(passport)
     assert leftovers(cache_folder) == []
 
@@ -93,12 +93,12 @@ def test_a_killed_process_leaves_no_half_table(
 def test_a_process_killed_while_it_replaces_a_damaged_table_leaves_no_half_table(
     passport: Passport, tmp_path: Path
 ) -> None:
-    chain.load(passport)
+    lookup.load(passport)
     (cache.table_folder(passport.name) / "y.f64").write_bytes(b"damaged")
     child = in_child(tmp_path / "archived.toml", f"cache.shutil.rmtree = {SUICIDE}")
     child.communicate(timeout=60)
     assert child.returncode == -signal.SIGKILL
-    chain.load(passport)
+    lookup.load(passport)
     assert whole(passport)
 
 
@@ -144,10 +144,10 @@ def outdate(place: Path) -> None:
 def test_damage_is_noticed_and_repaired(
     damage: Callable[[Path], None], passport: Passport, loopback: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    chain.load(passport)
+    lookup.load(passport)
     damage(cache.table_folder(passport.name))
-    with caplog.at_level(logging.INFO, "fsibench.sources"):
-        assert np.array_equal(chain.load(passport).x, VALUES[:, :2])
+    with caplog.at_level(logging.INFO, "fsibench.data.sources"):
+        assert np.array_equal(lookup.load(passport).x, VALUES[:, :2])
     assert whole(passport)
     assert len(loopback.log) == 2
     if damage is not lose:
@@ -164,29 +164,29 @@ def test_a_damaged_copy_of_a_bundled_set_is_repaired_too() -> None:
 
 
 def test_damage_that_keeps_the_time_stamp_is_found_by_verify(passport: Passport) -> None:
-    chain.load(passport)
+    lookup.load(passport)
     file = cache.table_folder(passport.name) / "x.f64"
     before = file.stat()
     flip(file.parent)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert chain.verify(passport) == [
+    assert lookup.verify(passport) == [
         (str(file.parent), "damaged; removed from the cache, the next use fetches it again")
     ]
-    assert chain.verify(passport) == []
-    chain.load(passport)
-    assert chain.verify(passport) == [(str(file.parent), "")]
+    assert lookup.verify(passport) == []
+    lookup.load(passport)
+    assert lookup.verify(passport) == [(str(file.parent), "")]
 
 
 def test_an_untouched_table_is_not_hashed_again(passport: Passport, monkeypatch: pytest.MonkeyPatch) -> None:
-    chain.load(passport)
+    lookup.load(passport)
     monkeypatch.setattr(Table, "fingerprint", lambda table: pytest.fail("hashed again"))
-    chain.load(passport)
+    lookup.load(passport)
 
 
 def test_a_copied_cache_is_accepted_after_one_look(passport: Passport, loopback: Any) -> None:
-    chain.load(passport)
+    lookup.load(passport)
     os.utime(cache.table_folder(passport.name) / "x.f64", ns=(1, 1))
-    chain.load(passport)
+    lookup.load(passport)
     assert len(loopback.log) == 1
 
 
@@ -195,11 +195,11 @@ def test_a_table_under_another_passport_is_replaced(passport: Passport, loopback
     staging = cache.table_folder(passport.name)
     staging.mkdir(parents=True)
     cache.write_table(staging, ("a", "b"), "y", [(VALUES[:, :2] + 1, VALUES[:, 2])], "an older version")
-    assert np.array_equal(chain.load(passport).x, VALUES[:, :2])
+    assert np.array_equal(lookup.load(passport).x, VALUES[:, :2])
 
 
 def test_writing_to_a_loaded_table_does_not_reach_the_cache(passport: Passport) -> None:
-    table = chain.load(passport)
+    table = lookup.load(passport)
     table.x[:] = 0
     assert whole(passport)
 
@@ -223,4 +223,4 @@ def test_a_folder_that_cannot_be_used_is_one_sentence(
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     monkeypatch.setenv("FSIBENCH_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(DataError, match=r"cannot be used .* choose another with FSIBENCH_CACHE"):
-        chain.load(passport)
+        lookup.load(passport)

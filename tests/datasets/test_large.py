@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 import torch
 
-from fsibench import data, registry
+from fsibench import registry
 from fsibench.contract import Data
-from fsibench.data import TableDataset, prepare
+from fsibench.data import TableDataset, arrays, prepare, standardise
+from fsibench.data.sources import memory_maps as prepared_rows
+from fsibench.data.sources.passport import passports
 from fsibench.datasets.tables import DATA
 from fsibench.errors import UsageError
-from fsibench.sources import prepared as prepared_rows
-from fsibench.sources.passport import passports
 
 
 @pytest.fixture
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "LARGE_TABLE_VALUES", 0)
-    monkeypatch.setattr(data, "BLOCK_ROWS", 100)  # several blocks, the last one short
+    monkeypatch.setattr(standardise, "LARGE_TABLE_VALUES", 0)
+    monkeypatch.setattr(arrays, "BLOCK_ROWS", 100)  # several blocks, the last one short
 
 
 def same(one: Any, other: Any) -> bool:
@@ -37,9 +37,9 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("scheme", ["paper", "standard"])
 def test_mapped_rows_equal_rows_in_memory(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(arrays, "BLOCK_ROWS", 100)
     small = prepare(registry.dataset("wine"), scheme, 3)
-    monkeypatch.setattr(data, "LARGE_TABLE_VALUES", 0)
+    monkeypatch.setattr(standardise, "LARGE_TABLE_VALUES", 0)
     mapped = prepare(registry.dataset("wine"), scheme, 3)
     assert isinstance(mapped.train_x, np.memmap)
     assert not isinstance(small.train_x, np.memmap)
@@ -128,7 +128,7 @@ torch.set_num_threads(1)
 from fsibench import registry
 from fsibench.contract import Budget, Data
 from fsibench.data import prepare
-from fsibench.runner import ROWS_PER_PREDICT
+from fsibench.harness.runner import ROWS_PER_PREDICT
 
 def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1e6

@@ -14,9 +14,9 @@ import pytest
 
 from fsibench import registry
 from fsibench.data import Floats, Table, TableDataset
+from fsibench.data.sources import lookup, openml_client
+from fsibench.data.sources.passport import Passport, Source, marks
 from fsibench.errors import DataError, UsageError
-from fsibench.sources import chain, openml_client
-from fsibench.sources.passport import Passport, Source, marks
 
 pytestmark = pytest.mark.usefixtures("openml_client")  # the fixture of conftest: client and server connected
 
@@ -58,11 +58,11 @@ def values_of(table: Table) -> Floats:
 def test_parquet_arrives_and_is_cached(loopback: Any, numbers: Any) -> None:
     loopback.offer(189, numbers, "y")
     passport = passport_of(numbers, "y", Source("openml", id=189, target="y"))
-    assert np.array_equal(values_of(chain.load(passport)), numbers.to_numpy())
+    assert np.array_equal(values_of(lookup.load(passport)), numbers.to_numpy())
     asked = len(loopback.log)
     assert any(line.endswith("dataset_189.pq") for line in loopback.log)
-    assert chain.whereabouts(passport) == ("cache (OpenML 189)", True)
-    chain.load(passport)
+    assert lookup.whereabouts(passport) == ("cache (OpenML 189)", True)
+    lookup.load(passport)
     assert len(loopback.log) == asked, "the second time needs no request"
 
 
@@ -74,7 +74,7 @@ def test_parquet_arrives_and_is_cached(loopback: Any, numbers: Any) -> None:
 def test_arff_serves_when_parquet_does_not(loopback: Any, numbers: Any, options: dict[str, Any]) -> None:
     loopback.offer(189, numbers, "y", **options)
     passport = passport_of(numbers, "y", Source("openml", id=189, target="y"))
-    assert np.array_equal(values_of(chain.load(passport)), numbers.to_numpy())
+    assert np.array_equal(values_of(lookup.load(passport)), numbers.to_numpy())
     assert "GET /data/v1/download/189/served.arff" in loopback.log
 
 
@@ -86,8 +86,8 @@ def test_the_second_source_is_asked_when_the_first_sends_something_else(
     loopback.offer(189, other, "y")
     loopback.offer(44980, numbers, "y")
     passport = passport_of(numbers, "y", Source("openml", id=189, target="y"), Source("openml", id=44980, target="y"))
-    with caplog.at_level(logging.INFO, "fsibench.sources"):
-        assert np.array_equal(values_of(chain.load(passport)), numbers.to_numpy())
+    with caplog.at_level(logging.INFO, "fsibench.data.sources"):
+        assert np.array_equal(values_of(lookup.load(passport)), numbers.to_numpy())
     assert "OpenML 189 is not the data set 'served': other values in theta2." in caplog.text
     order = [word for word in ("not in the cache", "asking OpenML 189", "asking OpenML 44980") if word in caplog.text]
     assert order == ["not in the cache", "asking OpenML 189", "asking OpenML 44980"]
@@ -104,7 +104,7 @@ def test_numeric_categories_become_numbers(loopback: Any, numbers: Any) -> None:
     for options in ({}, {"parquet": b""}):
         loopback.offer(531, frame, "y", **options)
         passport = passport_of(plain, "y", Source("openml", id=531, target="y"), name=f"boston{len(options)}")
-        assert chain.load(passport).x[:4, 1].tolist() == [1.0, 24.0, 3.0, 1.0]
+        assert lookup.load(passport).x[:4, 1].tolist() == [1.0, 24.0, 3.0, 1.0]
 
 
 def test_second_targets_and_ignored_columns_are_left_out(loopback: Any, numbers: Any) -> None:
@@ -112,7 +112,7 @@ def test_second_targets_and_ignored_columns_are_left_out(loopback: Any, numbers:
     frame = numbers.assign(y2=2 * numbers["y"], row=np.arange(60.0))
     loopback.offer(44960, frame, "y", ignore=("row",))
     passport = passport_of(numbers, "y", Source("openml", id=44960, target="y", drop=("y2",)))
-    assert chain.load(passport).x.shape == (60, 8)
+    assert lookup.load(passport).x.shape == (60, 8)
 
 
 def test_another_number_of_columns_is_refused(loopback: Any, numbers: Any, cache_folder: Path) -> None:
@@ -120,7 +120,7 @@ def test_another_number_of_columns_is_refused(loopback: Any, numbers: Any, cache
     loopback.offer(44969, numbers.drop(columns="theta8"), "y")
     passport = passport_of(numbers, "y", Source("openml", id=44969, target="y"))
     with pytest.raises(DataError, match="8 columns instead of 9"):
-        chain.load(passport)
+        lookup.load(passport)
     assert cached(cache_folder) == []
 
 
@@ -128,14 +128,14 @@ def test_a_missing_target_is_refused(loopback: Any, numbers: Any, cache_folder: 
     loopback.offer(189, numbers, "y")
     passport = passport_of(numbers, "y", Source("openml", id=189, target="strength"))
     with pytest.raises(DataError, match="no column 'strength'; it has theta1, theta2"):
-        chain.load(passport)
+        lookup.load(passport)
     assert cached(cache_folder) == []
 
 
 def test_an_unknown_id_is_explained(loopback: Any, numbers: Any, cache_folder: Path) -> None:
     passport = passport_of(numbers, "y", Source("openml", id=999999, target="y"))
     with pytest.raises(DataError, match=r"OpenML 999999: .*Unknown dataset.*put served\.csv\.gz or served\.parquet"):
-        chain.load(passport)
+        lookup.load(passport)
     assert cached(cache_folder) == []
 
 
@@ -143,7 +143,7 @@ def test_a_wrong_checksum_is_refused(loopback: Any, numbers: Any, cache_folder: 
     loopback.offer(189, numbers, "y", parquet=b"", md5="0" * 32)
     passport = passport_of(numbers, "y", Source("openml", id=189, target="y"))
     with pytest.raises(DataError, match=r"[Cc]hecksum"):
-        chain.load(passport)
+        lookup.load(passport)
     assert cached(cache_folder) == []
 
 
@@ -152,14 +152,14 @@ def test_a_cut_arff_file_is_refused(loopback: Any, numbers: Any, cache_folder: P
     loopback.offer(189, numbers, "y", parquet=b"", arff=loopback.sets[189].arff[:-700])  # with a matching checksum
     passport = passport_of(numbers, "y", Source("openml", id=189, target="y"))
     with pytest.raises(DataError):
-        chain.load(passport)
+        lookup.load(passport)
     assert cached(cache_folder) == []
 
 
 def test_a_slow_server_is_waited_for(loopback: Any, numbers: Any) -> None:
     loopback.offer(189, numbers, "y", seconds_per_piece=0.2)
     passport = passport_of(numbers, "y", Source("openml", id=189, target="y"))
-    assert len(chain.load(passport)) == 60
+    assert len(lookup.load(passport)) == 60
 
 
 def test_a_silent_server_is_given_up(
@@ -169,14 +169,14 @@ def test_a_silent_server_is_given_up(
     loopback.offer(189, numbers, "y", parquet=b"", gzipped=False, seconds_per_piece=1.0)
     passport = passport_of(numbers, "y", Source("openml", id=189, target="y"))
     with pytest.raises(DataError, match="timed out"):
-        chain.load(passport)
+        lookup.load(passport)
     assert cached(cache_folder) == []
 
 
 def test_replies_without_gzip_are_read_too(loopback: Any, numbers: Any) -> None:
     loopback.offer(189, numbers, "y", parquet=b"", gzipped=False)
     passport = passport_of(numbers, "y", Source("openml", id=189, target="y"))
-    assert len(chain.load(passport)) == 60
+    assert len(lookup.load(passport)) == 60
 
 
 def test_offline_is_one_sentence_that_says_which_file_to_put_where(
@@ -185,7 +185,7 @@ def test_offline_is_one_sentence_that_says_which_file_to_put_where(
     monkeypatch.setattr(openml_package.config, "server", "http://127.0.0.1:9/api/v1/xml")  # nobody listens there
     sources = (Source("openml", id=189, target="y"), Source("openml", id=44980, target="y"))
     with pytest.raises(DataError) as caught:
-        chain.load(passport_of(numbers, "y", *sources))
+        lookup.load(passport_of(numbers, "y", *sources))
     assert str(caught.value) == (
         "data set 'served' is not on this machine and could not be fetched (no connection to 127.0.0.1): "
         "put served.csv.gz or served.parquet (60 rows, columns theta1, theta2, theta3, theta4, theta5, theta6, theta7, "
@@ -199,7 +199,7 @@ def test_the_client_is_left_as_it_was(loopback: Any, numbers: Any, openml_packag
     config = openml_package.config
     before = (config._root_cache_directory, requests.Session.request, os.environ.get("OPENML_SKIP_PARQUET"))
     loopback.offer(189, numbers, "y", parquet=b"broken")
-    chain.load(passport_of(numbers, "y", Source("openml", id=189, target="y")))
+    lookup.load(passport_of(numbers, "y", Source("openml", id=189, target="y")))
     assert before == (config._root_cache_directory, requests.Session.request, os.environ.get("OPENML_SKIP_PARQUET"))
 
 
@@ -237,7 +237,7 @@ def test_labels_are_numbered_in_the_providers_order(
     frame = numbers[["theta1", "y"]].copy()
     frame["size"] = pandas.Categorical(["small", "large"] * 30, categories=["small", "large"])
     loopback.offer(8, frame, "y", parquet=b"")
-    with caplog.at_level(logging.INFO, "fsibench.sources"):
+    with caplog.at_level(logging.INFO, "fsibench.data.sources"):
         assert load("openml:8").x[:2, 1].tolist() == [0.0, 1.0]
     assert "labels small, large are numbered" in caplog.text
 
@@ -291,4 +291,4 @@ def test_without_the_client_the_message_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "openml", None)
     with pytest.raises(DataError, match=r"pip install 'fsibench\[openml\]'"):
-        chain.load(dataclasses.replace(passport_of(numbers, "y", Source("openml", id=1, target="y")), name="absent"))
+        lookup.load(dataclasses.replace(passport_of(numbers, "y", Source("openml", id=1, target="y")), name="absent"))

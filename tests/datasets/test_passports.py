@@ -14,9 +14,9 @@ import pytest
 
 from fsibench import registry
 from fsibench.data import Table, TableDataset, prepare
+from fsibench.data.sources.passport import Passport, beginning, marks, passports
 from fsibench.datasets.tables import DATA, DATASETS, PassportTable
 from fsibench.errors import DataError
-from fsibench.sources.passport import Passport, beginning, marks, passports
 
 BUNDLED = ("boston", "concrete", "energy", "energy-cooling", "power", "wine", "yacht", "snelson")
 # rows, inputs, target mean and standard deviation as published with the benchmark; four to six digits

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from fsibench import registry
 from fsibench.data import Floats, Table, TableDataset
+from fsibench.data.sources import reading
+from fsibench.data.sources.reading import open_member, read_table, read_xlsx
 from fsibench.errors import DataError, UsageError
-from fsibench.sources import reading
-from fsibench.sources.reading import open_member, read_table, read_xlsx
 
 
 def load(path: Path, query: str = "target=y") -> Table:

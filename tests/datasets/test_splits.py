@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fsibench import data
-from fsibench.data import NUM_SPLITS, Description, Floats, Rows, Split, Standardiser, Table, prepare, split_rows
+from fsibench.data import NUM_SPLITS, Description, Floats, Rows, Split, Standardiser, Table, prepare, split_rows, splits
 from fsibench.errors import UsageError
 
 # set: (rows, sha256 of the test rows of all 20 splits under `paper`, under `standard`)
@@ -98,7 +98,7 @@ def test_a_split_does_not_depend_on_what_was_asked_before(num_rows: int, scheme:
     first = split_rows(num_rows, scheme, index)
     split_rows(num_rows + 1, scheme, (index + 1) % NUM_SPLITS)
     np.random.seed(index)  # nor on the global random state
-    data._permutation.cache_clear()
+    splits._permutation.cache_clear()
     again = split_rows(num_rows, scheme, index)
     assert all(np.array_equal(old, new) for old, new in zip(first, again, strict=True))
 

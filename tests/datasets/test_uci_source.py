@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from fsibench.data import Floats, Table
+from fsibench.data.sources import download, lookup
+from fsibench.data.sources.passport import Passport, Source, marks, passports
+from fsibench.data.sources.reading import read_table
 from fsibench.datasets.tables import DATA
 from fsibench.errors import DataError, Unreachable
-from fsibench.sources import chain, download
-from fsibench.sources.passport import Passport, Source, marks, passports
-from fsibench.sources.reading import read_table
 
 VALUES = np.random.default_rng(0).normal(size=(40, 4)).round(6)
 LINES = "\n".join("   ".join(map(repr, map(float, row))) for row in VALUES).encode() + b"\n"
@@ -76,22 +76,22 @@ ZIPPED = Source("uci", path="/ml/data.zip", members=("folder/data.txt",), header
 
 def test_a_plain_file_arrives(loopback: Any) -> None:
     loopback.serve("/ml/data.txt", LINES)
-    table = chain.load(passport(PLAIN))
+    table = lookup.load(passport(PLAIN))
     assert np.array_equal(np.column_stack([table.x, table.y]), VALUES)
-    assert chain.whereabouts(passport(PLAIN)) == ("cache (UCI archive)", True)
-    chain.load(passport(PLAIN))
+    assert lookup.whereabouts(passport(PLAIN)) == ("cache (UCI archive)", True)
+    lookup.load(passport(PLAIN))
     assert loopback.log == ["GET /ml/data.txt"]
 
 
 def test_a_member_of_an_archive_arrives(loopback: Any) -> None:
     loopback.serve("/ml/data.zip", archive({"readme": b"words", "folder/data.txt": LINES}))
-    assert len(chain.load(passport(ZIPPED))) == 40
+    assert len(lookup.load(passport(ZIPPED))) == 40
 
 
 def test_columns_are_put_in_order_and_second_targets_dropped(loopback: Any) -> None:
     loopback.serve("/ml/data.txt", LINES)
     source = dataclasses.replace(PLAIN, target_column=0, drop_columns=(2,))
-    table = chain.load(passport(source, VALUES[:, [1, 3, 0]]))
+    table = lookup.load(passport(source, VALUES[:, [1, 3, 0]]))
     assert np.array_equal(table.x, VALUES[:, [1, 3]])
     assert np.array_equal(table.y, VALUES[:, 0])
 
@@ -107,7 +107,7 @@ def test_our_passports_read_the_archives_own_layout(name: str, loopback: Any, tm
     lines = [mark.join(f"{value:.17g}" for value in row) for row in rows]
     names = [mark.join(f'"{name}"' for name in raw.names)] if source.header else []
     loopback.serve(source.path, "\n".join([*names, *lines]).encode())
-    table = chain.load(dataclasses.replace(official, sources=(source,)))  # no bundled folder: the archive is asked
+    table = lookup.load(dataclasses.replace(official, sources=(source,)))  # no bundled folder: the archive is asked
     assert table.fingerprint() == official.sha256
 
 
@@ -144,7 +144,7 @@ FLEETING: dict[str, Callable[[Any], None]] = {
 @pytest.mark.parametrize("trouble", FLEETING)
 def test_fleeting_trouble_is_retried_with_growing_pauses(loopback: Any, trouble: str, pauses: list[float]) -> None:
     loopback.files["/ml/data.txt"] = failing(2, whole, FLEETING[trouble])
-    assert len(chain.load(passport(PLAIN))) == 40
+    assert len(lookup.load(passport(PLAIN))) == 40
     assert len(pauses) == 2
     assert pauses[0] < pauses[1]
 
@@ -155,14 +155,14 @@ def test_lasting_trouble_is_given_up_and_nothing_is_cached(
 ) -> None:
     loopback.files["/ml/data.txt"] = FLEETING[trouble]
     with pytest.raises(DataError, match=r"4 attempts.*put archived\.csv\.gz"):
-        chain.load(passport(PLAIN))
+        lookup.load(passport(PLAIN))
     assert len(pauses) == 3
     assert cached(cache_folder) == []
 
 
 def test_a_lost_file_is_not_asked_for_again(loopback: Any, cache_folder: Path, pauses: list[float]) -> None:
     with pytest.raises(DataError, match="the server answered 404"):
-        chain.load(passport(PLAIN))
+        lookup.load(passport(PLAIN))
     assert pauses == []
     assert cached(cache_folder) == []
 
@@ -172,30 +172,30 @@ def test_a_wrong_checksum_is_refused(loopback: Any, cache_folder: Path) -> None:
     right = dataclasses.replace(PLAIN, sha256=hashlib.sha256(LINES).hexdigest())
     wrong = dataclasses.replace(PLAIN, sha256="0" * 64)
     with pytest.raises(DataError, match=r"sha256 .* instead of 0000000000000000"):
-        chain.load(passport(wrong))
+        lookup.load(passport(wrong))
     assert cached(cache_folder) == []
-    assert len(chain.load(passport(right))) == 40
+    assert len(lookup.load(passport(right))) == 40
 
 
 def test_other_values_are_refused(loopback: Any, cache_folder: Path) -> None:
     loopback.serve("/ml/data.txt", LINES.replace(b"-0.13", b"-0.14", 1))
     with pytest.raises(DataError, match="is not the data set 'archived': other values in x1"):
-        chain.load(passport(PLAIN))
+        lookup.load(passport(PLAIN))
     assert cached(cache_folder) == []
 
 
 def test_more_rows_than_the_passport_has_are_refused(loopback: Any, cache_folder: Path) -> None:
     loopback.serve("/ml/data.txt", LINES + LINES)
     with pytest.raises(DataError, match="more than 40 rows"):
-        chain.load(passport(PLAIN))
+        lookup.load(passport(PLAIN))
     assert cached(cache_folder) == []
 
 
 def test_an_endless_download_is_stopped(loopback: Any, monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:
-    monkeypatch.setattr(chain, "_plausible_bytes", lambda passport: 100)
+    monkeypatch.setattr(lookup, "_plausible_bytes", lambda passport: 100)
     loopback.serve("/ml/data.txt", LINES)
     with pytest.raises(DataError, match="larger than 100 bytes"):
-        chain.load(passport(PLAIN))
+        lookup.load(passport(PLAIN))
     assert cached(cache_folder) == []
 
 
@@ -214,7 +214,7 @@ def test_bad_archives_are_refused_and_nothing_is_cached(case: str, loopback: Any
     content, message = BAD_ARCHIVES[case]
     loopback.serve("/ml/data.zip", content)
     with pytest.raises(DataError, match=message):
-        chain.load(passport(ZIPPED))
+        lookup.load(passport(ZIPPED))
     assert cached(cache_folder) == []
 
 
@@ -226,9 +226,9 @@ def test_a_slow_server_is_waited_for_and_a_silent_one_is_not(
     loopback.serve("/ml/slow.txt", long, pause=0.05)
     loopback.serve("/ml/silent.txt", long, pause=1.0)
     with pytest.raises(DataError, match="timed out"):
-        chain.load(passport(dataclasses.replace(PLAIN, path="/ml/silent.txt")))
+        lookup.load(passport(dataclasses.replace(PLAIN, path="/ml/silent.txt")))
     assert cached(cache_folder) == []
-    assert len(chain.load(passport(dataclasses.replace(PLAIN, path="/ml/slow.txt")))) == 40
+    assert len(lookup.load(passport(dataclasses.replace(PLAIN, path="/ml/slow.txt")))) == 40
 
 
 def test_data_are_fetched_over_https_only(tmp_path: Path) -> None:
@@ -281,14 +281,14 @@ def test_the_mirror_comes_before_the_network(ending: str, mirror: Path, loopback
     else:
         content = gzip.compress(csv(VALUES)) if ending == ".csv.gz" else csv(VALUES)
         (mirror / f"archived{ending}").write_bytes(content)
-    assert chain.whereabouts(passport(PLAIN)) == ("mirror", True)
-    assert len(chain.load(passport(PLAIN))) == 40
+    assert lookup.whereabouts(passport(PLAIN)) == ("mirror", True)
+    assert len(lookup.load(passport(PLAIN))) == 40
     assert loopback.log == []
 
 
 def test_columns_of_a_mirror_file_are_found_by_name(mirror: Path) -> None:
     (mirror / "archived.csv").write_bytes(csv(VALUES[:, [3, 0, 2, 1]], "y,x0,x2,x1"))
-    assert len(chain.load(passport(PLAIN))) == 40
+    assert len(lookup.load(passport(PLAIN))) == 40
 
 
 WRONG_FILES = {
@@ -306,7 +306,7 @@ def test_a_wrong_file_in_the_mirror_is_an_error(case: str, mirror: Path, loopbac
     (mirror / "archived.csv").write_bytes(content)
     loopback.serve("/ml/data.txt", LINES)
     with pytest.raises(DataError, match=message):
-        chain.load(passport(PLAIN))
+        lookup.load(passport(PLAIN))
     assert cached(cache_folder) == []
 
 
@@ -317,8 +317,8 @@ def test_a_known_variant_in_the_mirror_is_passed_over(
     rounded = passport(PLAIN, VALUES.round(2)).sha256
     assert rounded is not None
     loopback.serve("/ml/data.txt", LINES)
-    with caplog.at_level(logging.INFO, "fsibench.sources"):
-        table = chain.load(dataclasses.replace(passport(PLAIN), variants={rounded: "rounded"}))
+    with caplog.at_level(logging.INFO, "fsibench.data.sources"):
+        table = lookup.load(dataclasses.replace(passport(PLAIN), variants={rounded: "rounded"}))
     assert np.array_equal(table.y, VALUES[:, -1])
     assert "known variant, rounded" in caplog.text
 
@@ -326,4 +326,4 @@ def test_a_known_variant_in_the_mirror_is_passed_over(
 def test_a_mirror_folder_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FSIBENCH_MIRROR", str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match=r"the mirror folder .* does not exist"):
-        chain.load(passport(PLAIN))
+        lookup.load(passport(PLAIN))

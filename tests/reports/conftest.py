@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fsibench.store import Store
+from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded
+from fsibench.harness.store import Store
 
 SQRT_2 = math.sqrt(2.0)
 ENTRIES = ("aadm", "avb", "bbb", "constant", "fbnn[prior=gp]", "fvi", "gp", "hmc", "sip[prior=bnn]", "vip")
@@ -52,7 +53,7 @@ def scores(residuals: np.ndarray, scale: float) -> dict[str, Any]:
         "ll": float(np.log(density / scale).mean()),
         "crps": float(crps.mean()),
         "sharpness": scale,
-        "pit": json.dumps(counts.tolist()),
+        "pit": counts.tolist(),
     }
 
 
@@ -126,18 +127,19 @@ def _write_cell(
         if entry in recipe.doubtful:
             trace |= {"rhat": 1.31, "ess": 12.0, "diagnostics_failed": True}
         clocks = {"train_seconds": seconds * 1.01, "wall_seconds": seconds * 1.02, "cpu_seconds": seconds}
-        store.add_evaluation(cell, {"step": step, **clocks, **row, "trace": json.dumps(trace)})
+        pit = tuple(row.pop("pit"))
+        store.add_evaluation(cell, Evaluation(step=step, **clocks, scores=row, pit=pit, trace=trace))
     if recipe.functions and dataset == "heteroscedastic":
-        store.add_artifact(cell, "functions", functions_payload(generator))
+        store.add_artifact(cell, Artifact("functions", functions_payload(generator)))
     message = None if status == "ok" else recipe.message
     seconds = (instants[-1] if instants else 0.05) * 1.01
-    store.finish_cell(cell, status, {
-        "message": message, "traceback": None if status == "ok" else f"Traceback:\n  {recipe.message}",
-        "num_train": 400, "num_test": recipe.num_test, "num_inputs": 13, "target_scale": scale,
+    store.set_size(cell, Loaded(num_train=400, num_test=recipe.num_test, num_inputs=13, target_scale=scale))
+    traceback = None if status == "ok" else f"Traceback:\n  {recipe.message}"
+    store.finish_cell(cell, Finished(status, message, traceback, {
         "setup_seconds": 0.1, "train_seconds": seconds, "wall_seconds": seconds * 1.02, "cpu_seconds": seconds,
         "predict_seconds": 0.2, "evaluate_seconds": 0.3, "total_seconds": seconds + 1.0,
         "peak_memory_mb": 210.0 + 10 * len(entry), "contended": 0,
-    })  # fmt: skip
+    }))  # fmt: skip
 
 
 def options_of(entry: str) -> str:

@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fsibench import reportcommand
+from fsibench.cli import compare as compare_command
+from fsibench.cli import report as report_command
 from fsibench.errors import UsageError
 from fsibench.reports import anytime, calibration, compare, figures, looks, results, site, statistics, tables, terminal
 from fsibench.reports.overview import Overview
@@ -218,7 +219,7 @@ def test_the_terminal_view_ranks_and_warns(full_store: Path) -> None:
 
 def test_help_loads_no_heavy_library() -> None:
     code = (
-        "import sys, argparse, fsibench.reportcommand as command;"
+        "import sys, argparse, fsibench.cli.report as command;"
         "command.add_parser(argparse.ArgumentParser().add_subparsers());"
         "print([name for name in ('pandas', 'matplotlib', 'torch', 'jinja2', 'scipy') if name in sys.modules])"
     )
@@ -227,7 +228,9 @@ def test_help_loads_no_heavy_library() -> None:
 
 def command(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    reportcommand.add_parser(parser.add_subparsers())
+    commands = parser.add_subparsers()
+    report_command.add_parser(commands)
+    compare_command.add_parser(commands)
     arguments = parser.parse_args(words)
     return int(arguments.handler(arguments))
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fsibench.errors import UsageError
+from fsibench.harness.store import Store
 from fsibench.reports import results, statistics
 from fsibench.reports.anytime import NUM_TARGETS, Anytime, quartiles, shares_of_targets, time_grid
 from fsibench.reports.overview import Overview
-from fsibench.store import Store
 
 MakeStore = Callable[..., Path]
 

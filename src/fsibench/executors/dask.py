@@ -1,6 +1,6 @@
 """The same plan on a Dask cluster: a local one by default, a running one by its scheduler's address.
 
-The engine only carries cells to machines. On each worker a cell server (see `fsibench.cellserver`) runs the cell with
+The engine only carries cells to machines. On each worker a cell server (see `fsibench.executors.worker`) runs the cell with
 the isolation and the limits of a local run, so results for step budgets are those of a local run, bit for bit. Events
 come back when the cell ends. A worker that dies loses its running cell only; Dask runs that one again elsewhere. When
 the driver disappears, the cluster forgets its cells, and the same command goes on with what the store lacks.
@@ -19,10 +19,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from fsibench.cellserver import cell_to_json
 from fsibench.errors import UsageError
-from fsibench.executor import Event, Limits, lost
-from fsibench.plan import Cell
+from fsibench.executors.base import Event, Limits, lost
+from fsibench.executors.worker import cell_to_json
+from fsibench.harness.events import Finished, Report, Started, decode, encode
+from fsibench.harness.plan import Cell
 
 # A cell per worker computes and one waits: no worker is idle between two cells, and little is lost with a worker.
 CELLS_AHEAD = 2
@@ -48,10 +49,10 @@ class DaskExecutor:
                 future = self._submit(cell)
                 self._flying[future] = cell
                 done.add(future)
-                yield Event(cell, "started")
+                yield Event(cell, Started())
             future = next(done)
             cell = self._flying.pop(future)
-            yield from (Event(cell, kind, payload) for kind, payload in _result(future))
+            yield from (Event(cell, report) for report in _result(future, cell))
             future.release()
 
     def stop(self) -> None:
@@ -72,12 +73,15 @@ class DaskExecutor:
         )
 
 
-def _result(future: Any) -> list[tuple[str, dict[str, Any]]]:
+def _result(future: Any, cell: Cell) -> list[Report]:
+    """The reports of a cell; a message of another cell means that the channel is broken, and nothing of it counts."""
     try:
-        events: list[tuple[str, dict[str, Any]]] = [(kind, payload) for kind, payload in json.loads(future.result())]
+        messages = [decode(line) for line in future.result().splitlines()]
     except Exception as error:  # noqa: BLE001 (Dask wraps whatever went wrong on the way)
-        return [("finished", lost(f"{type(error).__name__}: {error}"))]
-    return [(kind, payload) for kind, payload in events if kind != "started"]
+        return [lost(f"{type(error).__name__}: {error}")]
+    if any(sender != cell.id for sender, _ in messages):
+        return [lost("its messages carry the id of another cell")]
+    return [report for _, report in messages if not isinstance(report, Started)]
 
 
 def _connect(workers: int, scheduler: str | None) -> tuple[Any, Any]:
@@ -110,18 +114,19 @@ def run_remotely(request: str) -> str:
     assert server.stdout is not None
     server.stdin.write(request + "\n")
     server.stdin.flush()
-    events = []
+    cell_id = json.loads(json.loads(request)["cell"])["id"]
+    lines = []
     for line in server.stdout:
-        events.append(json.loads(line))
-        if events[-1][0] == "finished":
-            return json.dumps(events)
-    return json.dumps([*events, ("finished", lost("the cell server ended"))])
+        lines.append(line.strip())
+        if isinstance(decode(line)[1], Finished):
+            return "\n".join(lines)
+    return "\n".join([*lines, encode(cell_id, lost("the cell server ended"))])
 
 
 def _running_server() -> subprocess.Popen[str]:
     global _server  # one per worker process, kept warm between cells
     if _server is None or _server.poll() is not None:
-        command = [sys.executable, "-m", "fsibench.cellserver"]
+        command = [sys.executable, "-m", "fsibench.executors.worker"]
         _server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         atexit.register(_server.terminate)
     return _server

@@ -1,11 +1,28 @@
-"""Rows for `fsibench list`: what there is, where it comes from, and what is broken."""
+"""`fsibench list`: what there is, where it comes from, and what is broken."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import json
 from typing import Any
 
 from fsibench import options, registry
+
+OK = 0
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser("list", help="show methods, data sets or protocols")
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.set_defaults(handler=_list)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    rows: list[dict[str, Any]] = KINDS[arguments.kind]()
+    print(json.dumps(rows, indent=1) if arguments.json else table(rows))
+    return OK
 
 
 def methods() -> list[dict[str, Any]]:
@@ -36,7 +53,7 @@ def datasets() -> list[dict[str, Any]]:
 
 
 def protocols() -> list[dict[str, Any]]:
-    from fsibench.plan import load_protocol
+    from fsibench.harness.plan import load_protocol
 
     loaded = [load_protocol(name, {}) for name in registry.protocol_files()]
     return [
@@ -62,3 +79,6 @@ def table(rows: list[dict[str, Any]]) -> str:
 
     shown = [{key: value for key, value in row.items() if key not in WIDE} for row in rows]
     return tabulate(shown, headers="keys", tablefmt="simple", maxcolwidths=60)
+
+
+KINDS = {"methods": methods, "datasets": datasets, "protocols": protocols}

@@ -10,8 +10,8 @@ import torch
 
 from fsibench import registry
 from fsibench.blocks.allocator import keep_freed_memory
-from fsibench.plan import Cell
-from fsibench.runner import Emit, run_cell
+from fsibench.harness.plan import Cell
+from fsibench.harness.runner import Emit, run_cell
 
 torch.set_num_threads(1)
 registry.datasets()

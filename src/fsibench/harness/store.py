@@ -12,6 +12,7 @@ writes; cells report to it. Writes are grouped into transactions of at most `COM
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 import time
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 import filelock
 
 from fsibench.errors import StoreError
+from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,21 +188,27 @@ class Store:
         self._insert("cells", row)
         self.commit(force=False)
 
-    def update_cell(self, cell: str, values: Mapping[str, Any]) -> None:
+    def set_size(self, cell: str, size: Loaded) -> None:
+        self._update_cell(cell, dataclasses.asdict(size))
+
+    def _update_cell(self, cell: str, values: Mapping[str, Any]) -> None:
         assignments = ", ".join(f"{column} = :{column}" for column in values)
         self._connection.execute(f"UPDATE cells SET {assignments} WHERE id = :id", {**values, "id": cell})
 
-    def add_evaluation(self, cell: str, row: Mapping[str, Any]) -> None:
-        self._insert("evaluations", {**row, "cell": cell})
+    def add_evaluation(self, cell: str, look: Evaluation) -> None:
+        clocks = {key: getattr(look, key) for key in ("step", "train_seconds", "wall_seconds", "cpu_seconds")}
+        texts = {"pit": json.dumps(look.pit), "trace": json.dumps(dict(look.trace))}
+        self._insert("evaluations", {"cell": cell, **clocks, **look.scores, **texts})
         self.commit(force=False)
 
-    def add_artifact(self, cell: str, kind: str, payload: Any) -> None:
-        self._insert("artifacts", {"cell": cell, "kind": kind, "payload": json.dumps(payload)})
+    def add_artifact(self, cell: str, artifact: Artifact) -> None:
+        self._insert("artifacts", {"cell": cell, "kind": artifact.kind, "payload": json.dumps(artifact.content)})
 
-    def finish_cell(self, cell: str, status: str, details: Mapping[str, Any]) -> None:
+    def finish_cell(self, cell: str, end: Finished) -> None:
         """Record how a cell ended; its last evaluation becomes the final one."""
-        assert status in STATUSES, status
-        self.update_cell(cell, {**details, "status": status, "finished": now()})
+        assert end.status in STATUSES, end.status
+        told = {"status": end.status, "message": end.message, "traceback": end.traceback}
+        self._update_cell(cell, {**end.clocks, **told, "finished": now()})
         self._connection.execute(
             "UPDATE evaluations SET final = 1 WHERE cell = ?1 "
             "AND step = (SELECT max(step) FROM evaluations WHERE cell = ?1)",

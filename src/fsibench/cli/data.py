@@ -68,7 +68,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _path(arguments: argparse.Namespace) -> int:
-    from fsibench.sources import cache
+    from fsibench.data.sources import cache
 
     if not arguments.names:
         print(cache.folder())
@@ -97,7 +97,7 @@ def _shown_log() -> Iterator[None]:
     """Which source is asked, and what it said, on the terminal."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("  %(message)s"))
-    logger = logging.getLogger("fsibench.sources")
+    logger = logging.getLogger("fsibench.data.sources")
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import fcntl
 import multiprocessing
 import multiprocessing.connection
@@ -24,12 +25,14 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
-from fsibench.plan import Cell
+from fsibench.executors.base import Event, Limits, lost
+from fsibench.harness.events import Finished, Report, Started, decode, encode
+from fsibench.harness.plan import Cell
 
 # One thread each: two threads on tiny tensors are slower than one, and far slower on a busy machine.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -38,51 +41,6 @@ OUTPUT_TAIL = 4000
 # How often the driver looks at time and memory of running cells, in seconds.
 WATCH_EVERY = 0.1
 PR_SET_PDEATHSIG = 1
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something a cell reports: `started`, `prepared`, `evaluation`, `artifact`, `finished`."""
-
-    cell: Cell
-    kind: str
-    payload: dict[str, Any] = field(default_factory=dict)
-
-
-class Executor(Protocol):
-    """Runs cells somewhere and yields what they report; `stop` ends whatever is running.
-
-    The queue may grow while it is worked off (a lost cell is put back), so executors take from its left end.
-    """
-
-    def run(self, queue: deque[Cell]) -> Iterator[Event]: ...
-
-    def stop(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Per cell: wall seconds beyond which it is killed, resident megabytes likewise; None is no limit."""
-
-    seconds: float | None = None
-    memory_mb: float | None = None
-
-
-class InlineExecutor:
-    """In this process, one after the other: for tests, debuggers and scale measurements. No limits, no isolation."""
-
-    def run(self, queue: deque[Cell]) -> Iterator[Event]:
-        from fsibench.runner import run_cell
-
-        while queue:
-            cell = queue.popleft()
-            yield Event(cell, "started")
-            events: list[Event] = []
-            run_cell(cell, lambda kind, payload, cell=cell, events=events: events.append(Event(cell, kind, payload)))
-            yield from events
-
-    def stop(self) -> None:
-        """Nothing runs between two events."""
 
 
 @dataclass
@@ -104,7 +62,7 @@ class LocalExecutor:
         self.workers = workers
         self.limits = limits
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["fsibench.warm"])
+        self._context.set_forkserver_preload(["fsibench.executors.preload"])
         self._running: dict[str, _Running] = {}
 
     def run(self, queue: deque[Cell]) -> Iterator[Event]:
@@ -112,7 +70,7 @@ class LocalExecutor:
             while queue and len(self._running) < self.workers:
                 cell = queue.popleft()
                 self._start(cell)
-                yield Event(cell, "started")
+                yield Event(cell, Started())
             yield from self._listen()
             yield from self._enforce_limits()
 
@@ -136,39 +94,41 @@ class LocalExecutor:
         for ready in multiprocessing.connection.wait(list(by_connection), timeout=WATCH_EVERY):
             running = by_connection[ready]  # type: ignore[index]
             try:
-                kind, payload = running.events.recv()
+                _, report = decode(running.events.recv_bytes())
             except (EOFError, OSError):
-                kind, payload = "finished", lost("its supervisor vanished")
-            yield self._event(running, kind, payload)
+                report = lost("its supervisor vanished")
+            yield self._event(running, report)
 
     def _enforce_limits(self) -> Iterator[Event]:
         for running in list(self._running.values()):
             seconds = time.monotonic() - running.started
             if self.limits.seconds is not None and seconds > self.limits.seconds:
                 message = f"killed after {seconds:.0f} s; the limit is {self.limits.seconds:g} s per cell"
-                yield self._event(running, "finished", outcome("timeout", message))
+                yield self._event(running, Finished("timeout", message))
             elif self.limits.memory_mb is not None:
                 memory = cell_memory_mb(running.process.pid)
                 if memory > self.limits.memory_mb:
                     message = f"killed at {memory:.0f} MB of resident memory; the limit is {self.limits.memory_mb:.0f} MB"
-                    yield self._event(running, "finished", outcome("oom", message))
+                    yield self._event(running, Finished("oom", message))
 
-    def _event(self, running: _Running, kind: str, payload: dict[str, Any]) -> Event:
-        if kind == "finished":
-            self._attach_output(running, payload)
+    def _event(self, running: _Running, report: Report) -> Event:
+        if isinstance(report, Finished):
+            report = self._with_output(running, report)
             self._end(running)
             del self._running[running.cell.id]
-        return Event(running.cell, kind, payload)
+        return Event(running.cell, report)
 
-    def _attach_output(self, running: _Running, payload: dict[str, Any]) -> None:
-        if payload["status"] == "ok":
-            return
+    def _with_output(self, running: _Running, report: Finished) -> Finished:
+        """What a failed cell printed becomes part of its traceback."""
+        if report.status == "ok":
+            return report
         size = running.output.seek(0, os.SEEK_END)
         running.output.seek(max(0, size - OUTPUT_TAIL))
         printed = running.output.read().decode(errors="replace").strip()
-        if printed:
-            before = payload["details"].get("traceback") or ""
-            payload["details"]["traceback"] = f"{before}\n--- printed by the cell ---\n{printed}".strip()
+        if not printed:
+            return report
+        text = f"{report.traceback or ''}\n--- printed by the cell ---\n{printed}".strip()
+        return dataclasses.replace(report, traceback=text)
 
     def _end(self, running: _Running) -> None:
         """Kill what is left of a cell's session and free what the driver held for it."""
@@ -177,15 +137,6 @@ class LocalExecutor:
         running.process.join(timeout=5)
         running.events.close()
         running.output.close()
-
-
-def outcome(status: str, message: str) -> dict[str, Any]:
-    """The closing report of a cell that cannot speak for itself any more."""
-    return {"status": status, "details": {"message": message}}
-
-
-def lost(how: str) -> dict[str, Any]:
-    return outcome("lost", f"the worker process was lost: {how}")
 
 
 # In the cell's own processes -----------------------------------------------------------------------------------------
@@ -206,7 +157,7 @@ def _supervise(cell: Cell, sender: Connection, output: str, slot: int) -> None:
     if status is not None and status != 0:
         how = f"signal {-status}" if status < 0 else f"exit code {status}"
         with contextlib.suppress(OSError):  # the driver is gone, nobody listens
-            sender.send(("finished", lost(how)))
+            sender.send_bytes(encode(cell.id, lost(how)).encode())
     sender.close()
     os.killpg(0, signal.SIGKILL)
 
@@ -228,9 +179,9 @@ def _cell_process(cell: Cell, sender: Connection) -> None:
     try:
         _die_with_parent()
         _offer_to_the_oom_killer()
-        from fsibench.warm import run_in_fresh_process
+        from fsibench.executors.preload import run_in_fresh_process
 
-        run_in_fresh_process(cell, lambda kind, payload: sender.send((kind, payload)))
+        run_in_fresh_process(cell, lambda report: sender.send_bytes(encode(cell.id, report).encode()))
         code = 0
     finally:
         sys.stdout.flush()

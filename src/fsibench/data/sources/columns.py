@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator
 
 from fsibench.data import Floats
+from fsibench.data.sources.passport import Passport
+from fsibench.data.sources.reading import Raw
 from fsibench.errors import DataError
-from fsibench.sources.passport import Passport
-from fsibench.sources.reading import Raw
 
 
 def selected(raw: Raw, passport: Passport, origin: str) -> Iterator[tuple[Floats, Floats]]:

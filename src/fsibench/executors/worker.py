@@ -1,4 +1,4 @@
-"""Cells over a pipe: `python -m fsibench.cellserver` reads one cell a line, writes one event a line, both JSON.
+"""Cells over a pipe: `python -m fsibench.executors.worker` reads one cell a line, writes one event a line, both JSON.
 
 A worker of a cluster engine keeps one such server: the warm fork server, the limits and the isolation of a local run,
 without a torch import per cell. When the worker dies, standard input closes and the server takes its cell down.
@@ -15,8 +15,10 @@ import threading
 from collections import deque
 from typing import Any
 
-from fsibench.executor import Limits, LocalExecutor
-from fsibench.plan import Cell
+from fsibench.executors.base import Limits
+from fsibench.executors.local import LocalExecutor
+from fsibench.harness.events import encode
+from fsibench.harness.plan import Cell
 
 
 def cell_to_json(cell: Cell) -> str:
@@ -43,7 +45,7 @@ def main() -> None:
         executor = LocalExecutor(1, Limits(**request["limits"]))
         try:
             for event in executor.run(deque([cell_from_json(request["cell"])])):
-                print(json.dumps([event.kind, event.payload]), flush=True)
+                print(encode(event.cell.id, event.report), flush=True)
         finally:
             executor.stop()
 

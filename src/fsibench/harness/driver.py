@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TextIO
 
 from fsibench.errors import StoreError
-from fsibench.executor import Event, Executor
-from fsibench.plan import Cell
-from fsibench.store import FINAL_STATUSES, Store
+from fsibench.executors.base import Event, Executor
+from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded, Started
+from fsibench.harness.plan import Cell
+from fsibench.harness.store import FINAL_STATUSES, Store
 
-JSON_COLUMNS = ("pit", "trace")
 CELL_COLUMNS = ("id", "entry", "method", "note", "dataset", "scheme", "split", "seed", "clock", "device")
 
 
@@ -45,14 +45,14 @@ def drive(
     try:
         with _stop_signals():
             for event in executor.run(queue):
-                cell = event.cell
-                if event.kind == "started":
+                cell, report = event
+                if isinstance(report, Started):
                     running[cell.id] = cell
                     attempts[cell.id] = attempts.get(cell.id, 0) + 1
                 _record(store, run, event)
-                if event.kind == "finished":
+                if isinstance(report, Finished):
                     del running[cell.id]
-                    again = event.payload["status"] == "lost" and attempts[cell.id] < MOST_ATTEMPTS
+                    again = report.status == "lost" and attempts[cell.id] < MOST_ATTEMPTS
                     queue.extend([cell] if again else [])
                     progress.total += again
                 progress.update(event, running)
@@ -73,23 +73,23 @@ def drive(
 def _mark_interrupted(store: Store, running: dict[str, Cell]) -> None:
     with contextlib.suppress(sqlite3.OperationalError):  # a full disk: the next run marks them
         for cell in running.values():
-            store.finish_cell(cell.id, "interrupted", {"message": "the run was stopped"})
+            store.finish_cell(cell.id, Finished("interrupted", "the run was stopped"))
         store.commit()
 
 
 def _record(store: Store, run: int, event: Event) -> None:
-    cell, payload = event.cell, event.payload
-    if event.kind == "started":
-        store.start_cell(run, _cell_row(cell))
-    elif event.kind == "prepared":
-        store.update_cell(cell.id, payload)
-    elif event.kind == "evaluation":
-        store.add_evaluation(cell.id, {k: json.dumps(v) if k in JSON_COLUMNS else v for k, v in payload.items()})
-    elif event.kind == "artifact":
-        store.add_artifact(cell.id, payload["kind"], payload["content"])
-    else:
-        assert event.kind == "finished", event.kind
-        store.finish_cell(cell.id, payload["status"], payload["details"])
+    cell, report = event
+    match report:
+        case Started():
+            store.start_cell(run, _cell_row(cell))
+        case Loaded():
+            store.set_size(cell.id, report)
+        case Evaluation():
+            store.add_evaluation(cell.id, report)
+        case Artifact():
+            store.add_artifact(cell.id, report)
+        case Finished():
+            store.finish_cell(cell.id, report)
 
 
 def _cell_row(cell: Cell) -> dict[str, Any]:
@@ -136,14 +136,15 @@ class Progress:
         self._shown = 0.0
 
     def update(self, event: Event, running: dict[str, Cell]) -> None:
-        if event.kind == "started":
-            self._begun[event.cell.id] = time.monotonic()
-        if event.kind == "finished":
+        cell, report = event
+        if isinstance(report, Started):
+            self._begun[cell.id] = time.monotonic()
+        if isinstance(report, Finished):
             self.done += 1
-            self._busy += time.monotonic() - self._begun.pop(event.cell.id, time.monotonic())
-            if event.payload["status"] != "ok" or not self.live:
-                self._line(event)
-        if self.live and (event.kind == "finished" or time.monotonic() - self._shown > 0.2):
+            self._busy += time.monotonic() - self._begun.pop(cell.id, time.monotonic())
+            if report.status != "ok" or not self.live:
+                self._line(cell, report)
+        if self.live and (isinstance(report, Finished) or time.monotonic() - self._shown > 0.2):
             self._shown = time.monotonic()
             names = ", ".join(cell.title for cell in running.values())
             self._overwrite(f"[{self.done}/{self.total}] {self._left()} left | {names}")
@@ -152,14 +153,13 @@ class Progress:
         if self.live:
             self._overwrite("")
 
-    def _line(self, event: Event) -> None:
-        status, details = event.payload["status"], event.payload["details"]
+    def _line(self, cell: Cell, report: Finished) -> None:
         if self.live:
             self._overwrite("")
-        text = f"[{self.done}/{self.total}] {event.cell.title}: {status}"
-        seconds = details.get("train_seconds")
+        text = f"[{self.done}/{self.total}] {cell.title}: {report.status}"
+        seconds = report.clocks.get("train_seconds")
         text += f", {seconds:.1f} s" if seconds is not None else ""
-        text += f" ({details['message']})" if details.get("message") else f", {self._left()} left"
+        text += f" ({report.message})" if report.message else f", {self._left()} left"
         print(text, file=self.stream, flush=True)
 
     def _left(self) -> str:

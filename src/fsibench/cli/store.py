@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fsibench.store import DEFAULT_STORE, Store
+from fsibench.harness.store import DEFAULT_STORE, Store
 
 SHOWN = ("id", "entry", "dataset", "split", "seed", "budget", "status", "train_seconds", "peak_memory_mb", "message")
 

@@ -5,48 +5,48 @@ import time
 import pytest
 import torch
 
-from fsibench import steps
+from fsibench.harness import step_costs
 
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "ROUNDS", 3)
-    monkeypatch.setattr(steps, "WARM_UP_STEPS", 2)
-    monkeypatch.setattr(steps, "SECONDS_PER_ROUND", 0.01)
+    monkeypatch.setattr(step_costs, "ROUNDS", 3)
+    monkeypatch.setattr(step_costs, "WARM_UP_STEPS", 2)
+    monkeypatch.setattr(step_costs, "SECONDS_PER_ROUND", 0.01)
 
 
 def test_a_row_holds_the_step_in_milliseconds_and_in_kernels() -> None:
-    (row,) = steps.measure(["bbb[preset=paper]"])
+    (row,) = step_costs.measure(["bbb[preset=paper]"])
     assert list(row) == ["entry", "cpu_ms", "T_ms", "in_T", "limit"]
-    assert row["limit"] == steps.LIMITS["bbb[preset=paper]"]
+    assert row["limit"] == step_costs.LIMITS["bbb[preset=paper]"]
     assert row["in_T"] > 0.0
     assert row["cpu_ms"] / row["T_ms"] == pytest.approx(row["in_T"], rel=1.0)
 
 
 def test_entries_without_a_limit_can_be_measured() -> None:
-    (row,) = steps.measure(["bbb[num_samples=2]"])
+    (row,) = step_costs.measure(["bbb[num_samples=2]"])
     assert row["limit"] is None
     assert row["cpu_ms"] > 0.0
 
 
 def test_every_row_of_the_table_trains() -> None:
-    for entry in steps.LIMITS:
-        posterior = next(steps.training_steps(entry))
+    for entry in step_costs.LIMITS:
+        posterior = next(step_costs.training_steps(entry))
         assert posterior.trace()
 
 
 def test_measuring_leaves_the_number_of_threads_alone() -> None:
     before = torch.get_num_threads()
-    steps.measure(["bbb[preset=paper]"])
+    step_costs.measure(["bbb[preset=paper]"])
     assert torch.get_num_threads() == before
 
 
 def test_cpu_milliseconds_counts_work_and_not_waiting() -> None:
-    assert steps.cpu_milliseconds(lambda: time.sleep(0.005), seconds=0.0005) < 2.0
+    assert step_costs.cpu_milliseconds(lambda: time.sleep(0.005), seconds=0.0005) < 2.0
 
     def work() -> None:
         end = time.process_time() + 0.005
         while time.process_time() < end:
             pass
 
-    assert steps.cpu_milliseconds(work, seconds=0.02) == pytest.approx(5.0, rel=0.5)
+    assert step_costs.cpu_milliseconds(work, seconds=0.02) == pytest.approx(5.0, rel=0.5)

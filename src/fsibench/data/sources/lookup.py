@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from fsibench.data import Table
+from fsibench.data.sources import cache
+from fsibench.data.sources.columns import at_most, renamed, selected, shortened, target_last
+from fsibench.data.sources.passport import Passport, Source
+from fsibench.data.sources.reading import Raw, read_table
 from fsibench.errors import DataError, Unreachable
-from fsibench.sources import cache
-from fsibench.sources.columns import at_most, renamed, selected, shortened, target_last
-from fsibench.sources.passport import Passport, Source
-from fsibench.sources.reading import Raw, read_table
 
 logger = logging.getLogger(__name__)
 
@@ -212,7 +212,7 @@ def _attempts(passport: Passport, source: Source) -> Iterator[tuple[str, Callabl
 
 
 def _from_openml(passport: Passport, source: Source, arff: bool) -> Table:
-    from fsibench.sources import openml_client
+    from fsibench.data.sources import openml_client
 
     with cache.replacing(cache.table_folder(passport.name)) as staging:
         with cache.workplace(passport.name) as place:
@@ -224,7 +224,7 @@ def _from_openml(passport: Passport, source: Source, arff: bool) -> Table:
 
 
 def _from_uci(passport: Passport, source: Source) -> Table:
-    from fsibench.sources.download import download, uci_address  # network modules cost a start-up time few need
+    from fsibench.data.sources.download import download, uci_address  # network modules cost a start-up time few need
 
     url = uci_address() + source.path
     with cache.replacing(cache.table_folder(passport.name)) as staging:

@@ -22,9 +22,12 @@ from typing import Any
 CORE_MODULES = (
     "fsibench.contract",
     "fsibench.predictive",
-    "fsibench.scores",
-    "fsibench.data",
-    "fsibench.runner",
+    "fsibench.metrics",
+    "fsibench.data.arrays",
+    "fsibench.data.splits",
+    "fsibench.data.standardise",
+    "fsibench.data.tables",
+    "fsibench.harness.runner",
 )
 
 

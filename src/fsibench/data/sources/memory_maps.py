@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fsibench.data import Floats, Prepared, Rows, Standardiser, Table, blocks_of
-from fsibench.sources import cache
+from fsibench.data.sources import cache
 
 logger = logging.getLogger(__name__)
 

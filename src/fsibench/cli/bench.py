@@ -19,9 +19,9 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from tabulate import tabulate
 
-    from fsibench import steps
+    from fsibench.harness import step_costs
     from fsibench.options import split_list
 
-    rows = steps.measure(split_list(arguments.methods) if arguments.methods else None)
+    rows = step_costs.measure(split_list(arguments.methods) if arguments.methods else None)
     print(json.dumps(rows, indent=1) if arguments.json else tabulate(rows, headers="keys", floatfmt=".3g"))
     return 0

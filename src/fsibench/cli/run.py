@@ -1,80 +1,24 @@
-"""The command line: parse, call, print. Heavy imports happen inside the commands, so `--help` answers at once."""
+"""`fsibench run`: a protocol, its plan, an executor and a store; the same command resumes."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import fsibench
+from fsibench.cli.exits import FAILED, INTERRUPTED, OK
 from fsibench.errors import Unreachable, UsageError, unknown
-from fsibench.store import DEFAULT_STORE
+from fsibench.harness.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from fsibench.executor import Executor, Limits
-    from fsibench.plan import Protocol
-
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+    from fsibench.executors.base import Executor, Limits
+    from fsibench.harness.plan import Protocol
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code (0 ok, 1 a cell failed, 2 bad usage, 130 interrupted)."""
-    options = _parser().parse_args(arguments)
-    handler: Callable[[argparse.Namespace], int] = options.handler
-    try:
-        return handler(options)
-    except UsageError as error:
-        print(f"fsibench: {error}", file=sys.stderr)
-        return USAGE
-    except KeyboardInterrupt:
-        print("fsibench: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone (`fsibench list | head`); leave without a second complaint at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fsibench", description=fsibench.__doc__)
-    parser.add_argument("--version", action="version", version=f"fsibench {fsibench.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_list(commands)
-    _add_run(commands)
-    _add_export(commands)
-    _add_check(commands)
-    for module in ("fsibench.reportcommand", "fsibench.datacommand", "fsibench.benchcommand", "fsibench.storecommand"):
-        importlib.import_module(module).add_parser(commands)
-    return parser
-
-
-# list ----------------------------------------------------------------------------------------------------------------
-
-
-def _add_list(commands: Any) -> None:
-    parser = commands.add_parser("list", help="show methods, data sets or protocols")
-    parser.add_argument("kind", choices=("methods", "datasets", "protocols"))
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.set_defaults(handler=_list)
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    from fsibench import listing
-
-    rows: list[dict[str, Any]] = getattr(listing, arguments.kind)()
-    print(json.dumps(rows, indent=1) if arguments.json else listing.table(rows))
-    return OK
-
-
-# run -----------------------------------------------------------------------------------------------------------------
-
-
-def _add_run(commands: Any) -> None:
+def add_parser(commands: Any) -> None:
     parser = commands.add_parser("run", help="run a protocol; the same command resumes an interrupted run")
     parser.add_argument("protocol", help="quick, uci, synthetic, smoke, ... or the path of a TOML file")
     parser.add_argument("--methods", metavar="A,B[opt=v]", help="entries instead of the protocol's")
@@ -100,10 +44,10 @@ def _add_run(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fsibench import driver, environment
-    from fsibench.plan import left_out, make_plan
-    from fsibench.runner import device_named
-    from fsibench.store import Store
+    from fsibench.harness import driver, environment
+    from fsibench.harness.plan import left_out, make_plan
+    from fsibench.harness.runner import device_named
+    from fsibench.harness.store import Store
 
     workers = _workers(arguments.workers)
     if arguments.mirror is not None:
@@ -129,8 +73,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _protocol(arguments: argparse.Namespace) -> Protocol:
+    from fsibench.harness.plan import load_protocol, parse_budget
     from fsibench.options import split_list
-    from fsibench.plan import load_protocol, parse_budget
 
     changes: dict[str, Any] = {
         "methods": split_list(arguments.methods) if arguments.methods else None,
@@ -175,7 +119,7 @@ def _workers(requested: int | None) -> int:
 
 
 def _statuses_to_retry(text: str | None) -> set[str]:
-    from fsibench.store import FINAL_STATUSES
+    from fsibench.harness.store import FINAL_STATUSES
 
     failures = set(FINAL_STATUSES) - {"ok"}
     chosen = set(text.split(",")) if text else set()
@@ -185,7 +129,8 @@ def _statuses_to_retry(text: str | None) -> set[str]:
 
 
 def _executor(arguments: argparse.Namespace, protocol: Protocol, workers: int) -> Executor:
-    from fsibench.executor import InlineExecutor, LocalExecutor
+    from fsibench.executors.inline import InlineExecutor
+    from fsibench.executors.local import LocalExecutor
 
     if arguments.scheduler and arguments.executor != "dask":
         raise UsageError("--scheduler needs --executor dask.")
@@ -193,7 +138,7 @@ def _executor(arguments: argparse.Namespace, protocol: Protocol, workers: int) -
         return InlineExecutor()
     limits = _limits(arguments, protocol, workers)
     if arguments.executor == "dask":
-        from fsibench.cluster import DaskExecutor
+        from fsibench.executors.dask import DaskExecutor
 
         return DaskExecutor(workers, limits, arguments.scheduler)
     return LocalExecutor(workers, limits)
@@ -201,8 +146,9 @@ def _executor(arguments: argparse.Namespace, protocol: Protocol, workers: int) -
 
 def _limits(arguments: argparse.Namespace, protocol: Protocol, workers: int) -> Limits:
     """Generous by default: three budgets and two minutes, and an equal share of 90 % of the memory."""
-    from fsibench.executor import Limits, physical_memory_mb
-    from fsibench.plan import parse_budget
+    from fsibench.executors.base import Limits
+    from fsibench.executors.local import physical_memory_mb
+    from fsibench.harness.plan import parse_budget
 
     seconds = None if protocol.seconds is None else 3.0 * protocol.seconds + 120.0
     if arguments.time_limit:
@@ -230,65 +176,7 @@ def _as_json(protocol: Protocol) -> dict[str, Any]:
 
 
 def _any_failed(path: Path, cells: list[str]) -> bool:
-    from fsibench.store import Store
+    from fsibench.harness.store import Store
 
     with Store.read(path) as store:
         return any(status != "ok" for status in store.statuses(cells).values())
-
-
-# export --------------------------------------------------------------------------------------------------------------
-
-
-def _add_export(commands: Any) -> None:
-    parser = commands.add_parser("export", help="one row per evaluation as CSV or Parquet")
-    parser.add_argument("--store", type=Path, default=DEFAULT_STORE, metavar="PATH")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="ends in .csv or .parquet")
-    parser.set_defaults(handler=_export)
-
-
-def _export(arguments: argparse.Namespace) -> int:
-    from fsibench.store import Store
-
-    writers = {".csv": "to_csv", ".parquet": "to_parquet"}
-    if arguments.out.suffix not in writers:
-        raise UsageError(f"cannot export to {arguments.out.name!r}; the file must end in .csv or .parquet.")
-    with Store.read(arguments.store) as store:
-        frame = store.evaluations()
-    partial = arguments.out.with_name(arguments.out.name + ".part")
-    try:
-        getattr(frame, writers[arguments.out.suffix])(partial, index=False)
-        partial.replace(arguments.out)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UsageError(f"{arguments.out} cannot be written: {error.strerror or error}.") from None
-    print(f"{len(frame)} rows -> {arguments.out}")
-    return OK
-
-
-# check ---------------------------------------------------------------------------------------------------------------
-
-
-def _add_check(commands: Any) -> None:
-    parser = commands.add_parser("check", help="does a method keep the contract? small named checks, one line each")
-    parser.add_argument("entry", help="a method name, name[option=value] or ./file.py:Class")
-    parser.add_argument("--only", metavar="NAME", help="run one check only")
-    parser.set_defaults(handler=_check)
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    import torch
-
-    from fsibench import checks, registry
-
-    torch.set_num_threads(1)  # as in a run: more threads slow tiny tensors down
-    entry = registry.entry(arguments.entry)
-    if arguments.only and arguments.only not in checks.CHECKS:
-        raise unknown("check", arguments.only, checks.CHECKS)
-    names = [arguments.only] if arguments.only else list(checks.CHECKS)
-    failures = 0
-    for name in names:
-        problem = checks.run(name, entry.method)
-        failures += problem is not None
-        print(f"{'FAILED' if problem else 'ok':7}{name}" + (f": {problem}" if problem else ""), flush=True)
-    print(f"{entry.label}: {len(names) - failures} of {len(names)} checks passed")
-    return FAILED if failures else OK

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from fsibench.data import BLOCK_ROWS, Floats
+from fsibench.data.sources.download import STALL_SECONDS
+from fsibench.data.sources.reading import Raw, require_finite, require_unique
 from fsibench.errors import DataError, Unreachable
-from fsibench.sources.download import STALL_SECONDS
-from fsibench.sources.reading import Raw, require_finite, require_unique
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fsibench import identity, registry
+from fsibench import registry
 from fsibench.data import NUM_SPLITS, SPLIT_SCHEMES, SPLIT_SHARES, Dataset
 from fsibench.errors import UsageError, unknown
+from fsibench.harness import identity
 
 _BUDGET = re.compile(
     r"^\s*(?P<number>[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)\s*(?P<unit>s|sec|seconds?|m|min|minutes?|h|hours?|ms)?\s*$"

@@ -15,19 +15,21 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
-from fsibench import functions, identity, options, registry
+from fsibench import options, registry
 from fsibench.contract import Budget, Data, Method, Posterior
 from fsibench.data import Prepared, prepare
 from fsibench.errors import Diverged, UsageError
-from fsibench.plan import Cell
+from fsibench.harness import identity, panels
+from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded, Report
+from fsibench.harness.plan import Cell
+from fsibench.metrics import concatenate, pit_counts, score
 from fsibench.predictive import Predictive
-from fsibench.scores import concatenate, score
 
 # First evaluation instant in training seconds; further ones follow at equal ratios, shared by all entries.
 FIRST_INSTANT = 0.1
@@ -37,10 +39,8 @@ ROWS_PER_PREDICT = 1000
 CONTENTION_FACTOR = 1.25
 
 
-class Emit(Protocol):
-    """Where a cell reports: `prepared` and `evaluation` as they happen, `finished` once."""
-
-    def __call__(self, kind: str, payload: dict[str, Any]) -> None: ...
+# Where a cell reports: `Loaded` and `Evaluation` as they happen, `Finished` once.
+Emit = Callable[[Report], None]
 
 
 @dataclass
@@ -98,8 +98,8 @@ def run_cell(cell: Cell, emit: Emit) -> None:
         status, message, trace = "oom", f"MemoryError: {error}", traceback.format_exc()
     except Exception as error:  # noqa: BLE001 (whatever a method raises becomes a status)
         status, message, trace = "error", f"{type(error).__name__}: {error}", traceback.format_exc()
-    details = {"message": message, "traceback": trace, "total_seconds": time.perf_counter() - started}
-    emit("finished", {"status": status, "details": {**details, **run.clocks()}})
+    clocks = {"total_seconds": time.perf_counter() - started, **run.clocks()}
+    emit(Finished(status, message, trace, clocks))
 
 
 class _Run:
@@ -122,11 +122,11 @@ class _Run:
             prepared = _prepared(self.cell.dataset, self.cell.scheme, self.cell.split)
             train = Data(self._tensor(prepared.train_x), self._tensor(prepared.train_y))
             test_x, test_y = self._tensor(prepared.test_x), torch.from_numpy(prepared.test_y)
-            self.emit("prepared", _shape(prepared))
+            self.emit(_loaded(prepared))
         last = self._pull(method, train, lambda posterior: self._look(posterior, prepared, test_x, test_y))
         if self.keeps_functions(prepared):
-            content = functions.payload(last, prepared, dataset, self.inducing, self.generator("functions"))
-            self.emit("artifact", {"kind": "functions", "content": content})
+            content = panels.payload(last, prepared, dataset, self.inducing, self.generator("functions"))
+            self.emit(Artifact("functions", content))
 
     def keeps_functions(self, prepared: Prepared) -> bool:
         return "functions" in self.cell.keep and prepared.train_x.shape[1] == 1
@@ -167,18 +167,20 @@ class _Run:
         with self.evaluate, torch.no_grad():
             with self.predict:
                 predictive = self._predict(posterior, test_x)
-            scores = score(predictive.double().rescale(standard.y_scale, standard.y_mean), test_y)
-            row = {
-                "step": self.budget.steps_done,
-                "train_seconds": self.budget.elapsed,
-                "wall_seconds": self.train.wall,
-                "cpu_seconds": self.train.cpu,
-                "trace": scalar_trace(posterior),
-                **scores,
-            }
-            self.emit("evaluation", row)
+            predictive = predictive.double().rescale(standard.y_scale, standard.y_mean)
+            self.emit(
+                Evaluation(
+                    step=self.budget.steps_done,
+                    train_seconds=self.budget.elapsed,
+                    wall_seconds=self.train.wall,
+                    cpu_seconds=self.train.cpu,
+                    scores=score(predictive, test_y),
+                    pit=pit_counts(predictive, test_y),
+                    trace=scalar_trace(posterior),
+                )
+            )
             if self.keeps_functions(prepared):
-                z = functions.inducing_inputs(posterior, standard)
+                z = panels.inducing_inputs(posterior, standard)
                 self.inducing += [] if z is None else [{"train_seconds": self.budget.elapsed, "z": z}]
 
     def _predict(self, posterior: Posterior, x: Tensor) -> Predictive:
@@ -197,7 +199,7 @@ class _Run:
         seed = identity.derive_seed(cell.entry, cell.dataset, cell.scheme, cell.split, cell.seed, *purpose)
         return torch.Generator(self.device).manual_seed(seed)
 
-    def clocks(self) -> dict[str, Any]:
+    def clocks(self) -> dict[str, float]:
         """Seconds by activity, and peak memory, for the store."""
         contended = self.train.wall > CONTENTION_FACTOR * self.train.cpu + 0.5
         return {
@@ -259,10 +261,10 @@ def peak_memory_mb() -> float:
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def _shape(prepared: Prepared) -> dict[str, Any]:
-    return {
-        "num_train": len(prepared.train_y),
-        "num_test": len(prepared.test_y),
-        "num_inputs": prepared.train_x.shape[1],
-        "target_scale": prepared.standardiser.y_scale,
-    }
+def _loaded(prepared: Prepared) -> Loaded:
+    return Loaded(
+        num_train=len(prepared.train_y),
+        num_test=len(prepared.test_y),
+        num_inputs=prepared.train_x.shape[1],
+        target_scale=prepared.standardiser.y_scale,
+    )

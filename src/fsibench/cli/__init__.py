@@ -1,0 +1,60 @@
+"""The command line: parse, call, print. Heavy imports happen inside the commands, so `--help` answers at once.
+
+A command is a module of this folder, or of the entry-point group `fsibench.commands`, with `add_parser(commands)`,
+which adds a parser and sets `handler` on its arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+
+import fsibench
+from fsibench.cli.exits import INTERRUPTED, OK, USAGE
+from fsibench.errors import UsageError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code (0 ok, 1 a cell failed, 2 bad usage, 130 interrupted)."""
+    options = _parser().parse_args(arguments)
+    handler: Callable[[argparse.Namespace], int] = options.handler
+    try:
+        return handler(options)
+    except UsageError as error:
+        print(f"fsibench: {error}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        print("fsibench: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (`fsibench list | head`); leave without a second complaint at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fsibench", description=fsibench.__doc__)
+    parser.add_argument("--version", action="version", version=f"fsibench {fsibench.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for module in _command_modules():
+        module.add_parser(commands)
+    return parser
+
+
+def _command_modules() -> Iterator[ModuleType]:
+    """Every module of this folder that adds a parser, then those of installed plugins."""
+    for info in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{info.name}")
+        if hasattr(module, "add_parser"):
+            yield module
+    for point in importlib.metadata.entry_points(group="fsibench.commands"):
+        try:
+            yield point.load()
+        except Exception as error:  # noqa: BLE001 (a broken plugin breaks only itself)
+            print(f"fsibench: the command {point.name!r} of a plugin cannot be loaded: {error}", file=sys.stderr)

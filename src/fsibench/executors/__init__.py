@@ -1,0 +1,1 @@
+"""Where cells run: this process, processes on this machine, a Dask cluster."""

@@ -1,0 +1,1 @@
+"""From a protocol to stored results: plan, identity, runner, events, driver, store."""
