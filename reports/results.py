@@ -114,9 +114,11 @@ class Results:
 
     @cached_property
     def notes(self) -> dict[str, str]:
-        """Entry -> note ("reconstruction"), for entries that have one."""
-        noted = self.cells[self.cells["note"] != ""]
-        return dict(zip(noted["entry"], noted["note"], strict=True))
+        """Entry -> note ("reconstruction", "variant: a hyper-prior"), for entries that have one."""
+        variant = self.cells["variant"].where(self.cells["variant"] == "", "variant: " + self.cells["variant"])
+        notes = zip(self.cells["note"], variant, strict=True)
+        told = zip(self.cells["entry"], ("; ".join(filter(None, pair)) for pair in notes), strict=True)
+        return {entry: text for entry, text in told if text}
 
     @cached_property
     def failed(self) -> npt.NDArray[np.bool_]:

@@ -143,3 +143,21 @@ def test_changing_what_matters_changes_the_identity(tmp_path: Path, changes: dic
 def test_the_identity_of_a_step_budget_does_not_depend_on_the_clock(tmp_path: Path) -> None:
     assert plan(tmp_path)[0].id == plan(tmp_path, clock="cpu")[0].id
     assert plan(tmp_path, seconds=1.0)[0].id != plan(tmp_path, seconds=1.0, clock="cpu")[0].id
+
+
+def test_a_cell_says_which_published_column_it_answers_for_and_how_it_departs(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from typing import ClassVar\n"
+        "from fsibench import Method\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(Method):\n"
+        "    name: ClassVar[str] = 'mine'\n"
+        "    reproduces: ClassVar[str] = 'MINE'\n"
+        "    cold: bool = False\n"
+        "    def fit(self, train, budget, generator): yield None\n"
+        "    def departure(self): return 'cold posterior' if self.cold else ''\n"
+    )
+    mine = f"{tmp_path / 'mine.py'}:Mine"
+    told = {cell.entry: (cell.reproduces, cell.variant) for cell in plan(tmp_path, methods=[mine, f"{mine}[cold=true]"])}
+    assert told == {"mine": ("MINE", ""), "mine[cold=true]": ("MINE", "cold posterior")}

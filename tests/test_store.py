@@ -227,10 +227,11 @@ def test_a_cell_is_shown_by_the_beginning_of_its_id(tmp_path: Path) -> None:
 
 
 def format_1(path: Path) -> None:
-    """A store as format 1 wrote it: without the CPU seconds of setup, prediction and evaluation."""
+    """A store as format 1 wrote it: without the CPU seconds of setup, prediction and evaluation, and the marks of entries."""
     filled(path)
+    later = ("setup_cpu_seconds", "predict_cpu_seconds", "evaluate_cpu_seconds", "reproduces", "variant")
     with sqlite3.connect(path) as connection:
-        for column in ("setup_cpu_seconds", "predict_cpu_seconds", "evaluate_cpu_seconds"):
+        for column in later:
             connection.execute(f"ALTER TABLE cells DROP COLUMN {column}")
         connection.execute("UPDATE meta SET value = '1'")
     connection.close()

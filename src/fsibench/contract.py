@@ -136,7 +136,10 @@ class Method(abc.ABC):
     """Base of every method. Subclasses are frozen dataclasses: options are the fields.
 
     `name` is what users type. `paper` is the citation. `note` is shown wherever the method is listed or ranked
-    (for example "reconstruction"). `presets` are named sets of option values: `sip[preset=paper]`.
+    (for example "reconstruction"). `reproduces` is the column of the published table that the method answers for,
+    and `variant` says in one line how its objective differs from that of the paper; empty when it does not. A variant
+    is shown beside its column and gets no verdict. Where these depend on options, a method overrides
+    `published_column` and `departure`. `presets` are named sets of option values: `sip[preset=paper]`.
     `max_rows` is the largest training set the method is meant for; a plan leaves it out of larger ones and says so.
     `requires` names modules of optional packages; without them a plan leaves the method out and says so, and with
     them they are imported before the clock starts.
@@ -145,6 +148,8 @@ class Method(abc.ABC):
     name: ClassVar[str]
     paper: ClassVar[str] = ""
     note: ClassVar[str] = ""
+    reproduces: ClassVar[str] = ""
+    variant: ClassVar[str] = ""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     max_rows: ClassVar[int | None] = None
     requires: ClassVar[tuple[str, ...]] = ()
@@ -156,3 +161,11 @@ class Method(abc.ABC):
         Exact methods yield once. Pre-training happens before the first yield and is on the clock.
         Raise `fsibench.errors.Diverged` when the numbers are no longer finite.
         """
+
+    def published_column(self) -> str:
+        """The published column that this entry, with these options, answers for; empty for none."""
+        return self.reproduces
+
+    def departure(self) -> str:
+        """How the objective of this entry, with these options, differs from the published one; empty if it does not."""
+        return self.variant

@@ -40,6 +40,8 @@ def _method_row(name: str, found: registry.Found) -> dict[str, Any]:
         "name": name,
         "what": (cls.__doc__ or "").strip().partition("\n")[0],
         "note": cls.note,
+        "reproduces": cls.reproduces,
+        "variant": cls.variant,
         "paper": cls.paper,
         "presets": ", ".join(cls.presets),
         "options": ", ".join(f"{f.name}={options.show(f.default)}" for f in dataclasses.fields(cls)),

@@ -18,7 +18,10 @@ from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded, Star
 from fsibench.harness.plan import Cell
 from fsibench.harness.store import FINAL_STATUSES, Store
 
-CELL_COLUMNS = ("id", "entry", "method", "note", "dataset", "scheme", "split", "seed", "clock", "device")
+CELL_COLUMNS = (
+    *("id", "entry", "method", "note", "reproduces", "variant"),
+    *("dataset", "scheme", "split", "seed", "clock", "device"),
+)
 
 
 # A cell whose worker vanished is tried this often in one run; the next run tries again.

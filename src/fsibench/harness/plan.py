@@ -93,6 +93,8 @@ class Cell:
     keep: tuple[str, ...]
     data_fingerprint: str
     code_version: str
+    reproduces: str = ""  # the published column it answers for
+    variant: str = ""  # how its objective differs from the published one
 
     @property
     def budget(self) -> str:
@@ -257,5 +259,7 @@ def _cell(
         entry=entry.label,
         reference=entry.reference,
         note=entry.method.note,
+        reproduces=entry.method.published_column(),
+        variant=entry.method.departure(),
         **{**content, "options": tuple(all_options.items())},  # type: ignore[arg-type]
     )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_STORE = Path("results/fsibench.sqlite")
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 COMMIT_EVERY = 0.2
 
 # ok: ran to the end of its budget; diverged: left the finite numbers; error: raised; timeout, oom: over a limit;
@@ -47,6 +47,7 @@ CREATE TABLE runs (
 CREATE TABLE cells (
   id TEXT PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs(id),
   entry TEXT NOT NULL, method TEXT NOT NULL, options TEXT NOT NULL, note TEXT NOT NULL,
+  reproduces TEXT NOT NULL DEFAULT '', variant TEXT NOT NULL DEFAULT '',
   dataset TEXT NOT NULL, scheme TEXT NOT NULL, split INTEGER NOT NULL, seed INTEGER NOT NULL,
   budget TEXT NOT NULL, clock TEXT NOT NULL, device TEXT NOT NULL,
   data_fingerprint TEXT NOT NULL, code_version TEXT NOT NULL,
@@ -77,6 +78,10 @@ MIGRATIONS = {
     ALTER TABLE cells ADD COLUMN setup_cpu_seconds REAL;
     ALTER TABLE cells ADD COLUMN predict_cpu_seconds REAL;
     ALTER TABLE cells ADD COLUMN evaluate_cpu_seconds REAL;
+    """,
+    2: """
+    ALTER TABLE cells ADD COLUMN reproduces TEXT NOT NULL DEFAULT '';
+    ALTER TABLE cells ADD COLUMN variant TEXT NOT NULL DEFAULT '';
     """,
 }
 
