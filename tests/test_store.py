@@ -226,38 +226,65 @@ def test_a_cell_is_shown_by_the_beginning_of_its_id(tmp_path: Path) -> None:
             store.show("x")
 
 
-def format_1(path: Path) -> None:
-    """A store as format 1 wrote it: without the CPU seconds of setup, prediction and evaluation, and the marks of entries."""
+ADDED = {  # columns of `cells` by the format that brought them
+    2: ("setup_cpu_seconds", "predict_cpu_seconds", "evaluate_cpu_seconds"),
+    3: (
+        *("reproduces", "variant", "budget_seconds", "budget_steps", "per_decade", "keep", "predict_rows"),
+        *("paused_cpu_seconds", "flags", "calibration_seconds", "worker"),
+    ),
+}
+
+
+def old_store(path: Path, version: int) -> None:
+    """A store as an older format wrote it: without the columns that came later."""
     filled(path)
-    later = ("setup_cpu_seconds", "predict_cpu_seconds", "evaluate_cpu_seconds", "reproduces", "variant")
+    filled(path, id="c9", split=9, budget="0.5s")
     with sqlite3.connect(path) as connection:
-        for column in later:
+        for column in [column for newer, columns in ADDED.items() if newer > version for column in columns]:
             connection.execute(f"ALTER TABLE cells DROP COLUMN {column}")
-        connection.execute("UPDATE meta SET value = '1'")
+        connection.execute("UPDATE meta SET value = ?", (str(version),))
     connection.close()
 
 
-def test_an_older_store_is_read_without_being_changed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_store_is_read_without_being_changed(tmp_path: Path, version: int) -> None:
     path = tmp_path / "s.sqlite"
-    format_1(path)
+    old_store(path, version)
     before = path.read_bytes()
     with Store.read(path) as store:
-        assert "setup_cpu_seconds" in store.cells().columns
-        assert len(store.evaluations()) == 3
+        cells = store.cells().set_index("id")
+        assert {column for columns in ADDED.values() for column in columns} <= set(cells.columns)
+        assert cells.loc["c1", "budget_steps"] == 3
+        assert cells.loc["c9", "budget_seconds"] == 0.5
+        assert cells["budget_seconds"].isna().tolist() == [True, False]
+        assert cells["flags"].tolist() == ["", ""]
+        assert len(store.evaluations()) == 6
     assert path.read_bytes() == before
 
 
-def test_an_older_store_is_brought_up_to_date_when_written_and_then_merges(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_store_is_brought_up_to_date_when_written_and_then_merges(tmp_path: Path, version: int) -> None:
     path, other = tmp_path / "s.sqlite", tmp_path / "t.sqlite"
-    format_1(path)
+    old_store(path, version)
     filled(other, id="c2", split=1)
     with Store.create(other) as store, pytest.raises(StoreError, match="older format"):
         store.merge(path)
     with Store.create(path) as store:
-        store.finish_cell("c1", Finished("ok", clocks={"setup_cpu_seconds": 0.5}))
+        store.finish_cell("c1", Finished("ok", clocks={"setup_cpu_seconds": 0.5, "predict_rows": 7}))
     with Store.create(other) as store:
-        assert store.merge(path) == 1
-        assert store.cells().set_index("id").loc["c1", "setup_cpu_seconds"] == 0.5
+        assert store.merge(path) == 2
+        merged = store.cells().set_index("id").loc["c1"]
+        assert (merged["setup_cpu_seconds"], merged["predict_rows"]) == (0.5, 7)
+
+
+def test_the_end_of_a_cell_sets_clocks_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    filled(path)
+    forged = {"entry": 1.0, "split = 3, seed": 1.0, "predict_rows": 5}
+    with Store.create(path) as store:
+        store.finish_cell("c1", Finished("ok", clocks=forged))
+        cell = store.cells().loc[0]
+        assert (cell["entry"], cell["split"], cell["seed"], cell["predict_rows"]) == ("bbb", 0, 0, 5)
 
 
 def test_kill_9_while_writing_leaves_a_whole_store(tmp_path: Path) -> None:

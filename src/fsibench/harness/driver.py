@@ -101,6 +101,10 @@ def _cell_row(cell: Cell) -> dict[str, Any]:
         **row,
         "options": json.dumps(dict(cell.options), default=list),
         "budget": cell.budget,
+        "budget_seconds": cell.seconds,
+        "budget_steps": cell.steps,
+        "per_decade": cell.per_decade,
+        "keep": ",".join(cell.keep),
         "data_fingerprint": cell.data_fingerprint,
         "code_version": cell.code_version,
     }

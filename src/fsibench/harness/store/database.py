@@ -1,13 +1,8 @@
-"""The result store: one SQLite file, written by one driver, readable by anything that reads SQLite.
+"""Reading and writing a store.
 
 Journal mode DELETE with synchronous FULL: the slowest setting and the only one without a known race in the SQLite
 versions that Python ships. A benchmark writes a few rows per second, so nothing is lost by it. Only the driver
 writes; cells report to it. Writes are grouped into transactions of at most `COMMIT_EVERY` seconds.
-
-    runs         one row per invocation: command, environment, machine calibration
-    cells        one row per (entry, dataset, split, seed, budget): status, clocks, memory
-    evaluations  one row per look at a posterior: scores against step and training seconds
-    artifacts    small named payloads of a cell (JSON text), kept only when asked for
 """
 
 from __future__ import annotations
@@ -24,66 +19,25 @@ import filelock
 
 from fsibench.errors import StoreError
 from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded
+from fsibench.harness.store import schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_STORE = Path("results/fsibench.sqlite")
-SCHEMA_VERSION = 3
 COMMIT_EVERY = 0.2
+# What the end of a cell may set. The names come from a cell's process, so nothing else is let in.
+MEASURED = (
+    *("train_seconds", "wall_seconds", "cpu_seconds", "total_seconds", "setup_seconds", "setup_cpu_seconds"),
+    *("predict_seconds", "predict_cpu_seconds", "predict_rows", "evaluate_seconds", "evaluate_cpu_seconds"),
+    *("paused_cpu_seconds", "peak_memory_mb", "contended", "flags", "calibration_seconds", "worker"),
+)
 
 # ok: ran to the end of its budget; diverged: left the finite numbers; error: raised; timeout, oom: over a limit;
 # interrupted: the driver was told to stop; lost: the worker vanished; running: being worked on (or the driver died).
 STATUSES = ("ok", "diverged", "error", "timeout", "oom", "interrupted", "lost", "running")
 # A cell with one of these is not run again by the same command.
 FINAL_STATUSES = ("ok", "diverged", "error", "timeout", "oom")
-
-SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE runs (
-  id INTEGER PRIMARY KEY, started TEXT NOT NULL, finished TEXT, outcome TEXT,
-  command TEXT NOT NULL, protocol TEXT NOT NULL, environment TEXT NOT NULL
-);
-CREATE TABLE cells (
-  id TEXT PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs(id),
-  entry TEXT NOT NULL, method TEXT NOT NULL, options TEXT NOT NULL, note TEXT NOT NULL,
-  reproduces TEXT NOT NULL DEFAULT '', variant TEXT NOT NULL DEFAULT '',
-  dataset TEXT NOT NULL, scheme TEXT NOT NULL, split INTEGER NOT NULL, seed INTEGER NOT NULL,
-  budget TEXT NOT NULL, clock TEXT NOT NULL, device TEXT NOT NULL,
-  data_fingerprint TEXT NOT NULL, code_version TEXT NOT NULL,
-  status TEXT NOT NULL, message TEXT, traceback TEXT, attempts INTEGER NOT NULL,
-  num_train INTEGER, num_test INTEGER, num_inputs INTEGER, target_scale REAL,
-  train_seconds REAL, wall_seconds REAL, cpu_seconds REAL, total_seconds REAL,
-  setup_seconds REAL, setup_cpu_seconds REAL, predict_seconds REAL, predict_cpu_seconds REAL,
-  evaluate_seconds REAL, evaluate_cpu_seconds REAL, peak_memory_mb REAL, contended INTEGER,
-  started TEXT NOT NULL, finished TEXT
-) WITHOUT ROWID;
-CREATE TABLE evaluations (
-  cell TEXT NOT NULL REFERENCES cells(id) ON DELETE CASCADE, step INTEGER NOT NULL,
-  train_seconds REAL NOT NULL, wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL,
-  rmse REAL NOT NULL, ll REAL NOT NULL, crps REAL NOT NULL, sharpness REAL NOT NULL,
-  pit TEXT NOT NULL, trace TEXT NOT NULL, final INTEGER NOT NULL DEFAULT 0,
-  PRIMARY KEY (cell, step)
-) WITHOUT ROWID;
-CREATE TABLE artifacts (
-  cell TEXT NOT NULL REFERENCES cells(id) ON DELETE CASCADE, kind TEXT NOT NULL, payload TEXT NOT NULL,
-  PRIMARY KEY (cell, kind)
-) WITHOUT ROWID;
-CREATE INDEX cells_by_coordinates ON cells (entry, dataset, scheme, split, seed, budget, clock, device);
-"""
-
-# From each format to the next. A store that is written is brought up to date in place; one that is only read, in a copy.
-MIGRATIONS = {
-    1: """
-    ALTER TABLE cells ADD COLUMN setup_cpu_seconds REAL;
-    ALTER TABLE cells ADD COLUMN predict_cpu_seconds REAL;
-    ALTER TABLE cells ADD COLUMN evaluate_cpu_seconds REAL;
-    """,
-    2: """
-    ALTER TABLE cells ADD COLUMN reproduces TEXT NOT NULL DEFAULT '';
-    ALTER TABLE cells ADD COLUMN variant TEXT NOT NULL DEFAULT '';
-    """,
-}
 
 # The coordinates of a cell as users think of them. When the code or the data changed between two runs, a store holds
 # two cells with equal coordinates; readers take the one that started last.
@@ -126,7 +80,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"the store {path} cannot be written: {error.strerror or error}.") from None
         try:
-            return cls(path, _connect_for_writing(path), lock)
+            return cls(path, schema.connect_for_writing(path), lock)
         except BaseException:
             lock.release()
             raise
@@ -136,14 +90,7 @@ class Store:
         """Open for reading only; also while a driver is writing."""
         if not path.is_file():
             raise StoreError(f"there is no store at {path}; `fsibench run` makes one, --store names another.")
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
-        try:
-            if _version(path, connection) != SCHEMA_VERSION:
-                connection = _migrated_copy(path, connection)
-        except BaseException:
-            connection.close()
-            raise
-        return cls(path, connection, None)
+        return cls(path, schema.connect_for_reading(path), None)
 
     def __enter__(self) -> Self:
         return self
@@ -213,7 +160,8 @@ class Store:
         """Record how a cell ended; its last evaluation becomes the final one."""
         assert end.status in STATUSES, end.status
         told = {"status": end.status, "message": end.message, "traceback": end.traceback}
-        self._update_cell(cell, {**end.clocks, **told, "finished": now()})
+        measured = {column: end.clocks[column] for column in MEASURED if column in end.clocks}
+        self._update_cell(cell, {**measured, **told, "finished": now()})
         self._connection.execute(
             "UPDATE evaluations SET final = 1 WHERE cell = ?1 "
             "AND step = (SELECT max(step) FROM evaluations WHERE cell = ?1)",
@@ -291,7 +239,7 @@ class Store:
         self._connection.execute("ATTACH DATABASE ? AS other", (f"{other.absolute().as_uri()}?mode=ro",))
         try:
             version = self._connection.execute("SELECT value FROM other.meta WHERE key = 'schema_version'").fetchone()
-            if version[0] != str(SCHEMA_VERSION):
+            if version[0] != str(schema.SCHEMA_VERSION):
                 raise StoreError(f"{other} has an older format; run `fsibench store gc --store {other}` and merge again.")
             return self._take_over()
         finally:
@@ -333,69 +281,3 @@ class Store:
         """Cell id -> payload of all artifacts of a kind."""
         rows = self._connection.execute("SELECT cell, payload FROM artifacts WHERE kind = ?", (kind,))
         return {cell: json.loads(payload) for cell, payload in rows}
-
-
-def _connect_for_writing(path: Path) -> sqlite3.Connection:
-    connection = None
-    try:
-        if not path.exists() or path.stat().st_size == 0:
-            _make(path)
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}", uri=True, timeout=30)
-        connection.execute("PRAGMA journal_mode = DELETE")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        _migrate(connection, _version(path, connection))
-        return connection
-    except BaseException as error:
-        if connection is not None:
-            connection.close()
-        if isinstance(error, sqlite3.DatabaseError | OSError):
-            raise StoreError(f"the store {path} cannot be used: {error}.") from None
-        raise
-
-
-def _make(path: Path) -> None:
-    """An empty store, made under another name and then renamed: nobody can open one without tables."""
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.unlink(missing_ok=True)
-    connection = sqlite3.connect(fresh)
-    try:
-        connection.executescript(f"{SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}');")
-        connection.commit()
-    finally:
-        connection.close()
-    fresh.replace(path)
-
-
-def _version(path: Path, connection: sqlite3.Connection) -> int:
-    """The format of a store that this version can read; anything else is refused."""
-    try:
-        row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-    except sqlite3.DatabaseError:
-        row = None
-    if row is None:
-        raise StoreError(f"{path} is not a fsibench store; give another --store.")
-    if row[0] not in {str(version) for version in (*MIGRATIONS, SCHEMA_VERSION)}:
-        raise StoreError(
-            f"the store {path} has format {row[0]}, this fsibench reads formats {min(MIGRATIONS)} to {SCHEMA_VERSION}; "
-            "export it with the version that wrote it, or give another --store."
-        )
-    return int(row[0])
-
-
-def _migrate(connection: sqlite3.Connection, version: int) -> None:
-    """One transaction per step: a crash leaves the store in one format or the other."""
-    while version < SCHEMA_VERSION:
-        steps = MIGRATIONS[version]
-        version += 1
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {steps} UPDATE meta SET value = '{version}' WHERE key = 'schema_version'; COMMIT;"
-        )
-
-
-def _migrated_copy(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
-    copy = sqlite3.connect(":memory:")
-    connection.backup(copy)
-    _migrate(copy, _version(path, connection))
-    connection.close()
-    return copy

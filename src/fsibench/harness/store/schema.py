@@ -1,0 +1,156 @@
+"""The tables of a store, and how one is made, opened and brought up to date.
+
+    runs         one row per invocation: command, environment, machine calibration
+    cells        one row per (entry, dataset, split, seed, budget): status, clocks, memory
+    evaluations  one row per look at a posterior: scores against step and training seconds
+    artifacts    small named payloads of a cell (JSON text), kept only when asked for
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from fsibench.errors import StoreError
+
+SCHEMA_VERSION = 3
+
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE runs (
+  id INTEGER PRIMARY KEY, started TEXT NOT NULL, finished TEXT, outcome TEXT,
+  command TEXT NOT NULL, protocol TEXT NOT NULL, environment TEXT NOT NULL
+);
+CREATE TABLE cells (
+  id TEXT PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs(id),
+  entry TEXT NOT NULL, method TEXT NOT NULL, options TEXT NOT NULL, note TEXT NOT NULL,
+  reproduces TEXT NOT NULL DEFAULT '', variant TEXT NOT NULL DEFAULT '',
+  dataset TEXT NOT NULL, scheme TEXT NOT NULL, split INTEGER NOT NULL, seed INTEGER NOT NULL,
+  budget TEXT NOT NULL, budget_seconds REAL, budget_steps INTEGER, clock TEXT NOT NULL, device TEXT NOT NULL,
+  per_decade INTEGER, keep TEXT,
+  data_fingerprint TEXT NOT NULL, code_version TEXT NOT NULL,
+  status TEXT NOT NULL, message TEXT, traceback TEXT, attempts INTEGER NOT NULL,
+  num_train INTEGER, num_test INTEGER, num_inputs INTEGER, target_scale REAL,
+  train_seconds REAL, wall_seconds REAL, cpu_seconds REAL, total_seconds REAL,
+  setup_seconds REAL, setup_cpu_seconds REAL,
+  predict_seconds REAL, predict_cpu_seconds REAL, predict_rows INTEGER,
+  evaluate_seconds REAL, evaluate_cpu_seconds REAL, paused_cpu_seconds REAL,
+  peak_memory_mb REAL, contended INTEGER, flags TEXT NOT NULL DEFAULT '',
+  calibration_seconds REAL, worker TEXT,
+  started TEXT NOT NULL, finished TEXT
+) WITHOUT ROWID;
+CREATE TABLE evaluations (
+  cell TEXT NOT NULL REFERENCES cells(id) ON DELETE CASCADE, step INTEGER NOT NULL,
+  train_seconds REAL NOT NULL, wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL,
+  rmse REAL NOT NULL, ll REAL NOT NULL, crps REAL NOT NULL, sharpness REAL NOT NULL,
+  pit TEXT NOT NULL, trace TEXT NOT NULL, final INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (cell, step)
+) WITHOUT ROWID;
+CREATE TABLE artifacts (
+  cell TEXT NOT NULL REFERENCES cells(id) ON DELETE CASCADE, kind TEXT NOT NULL, payload TEXT NOT NULL,
+  PRIMARY KEY (cell, kind)
+) WITHOUT ROWID;
+CREATE INDEX cells_by_coordinates ON cells (entry, dataset, scheme, split, seed, budget, clock, device);
+"""
+
+# From each format to the next. A store that is written is brought up to date in place; one that is only read, in a copy.
+MIGRATIONS = {
+    1: """
+    ALTER TABLE cells ADD COLUMN setup_cpu_seconds REAL;
+    ALTER TABLE cells ADD COLUMN predict_cpu_seconds REAL;
+    ALTER TABLE cells ADD COLUMN evaluate_cpu_seconds REAL;
+    """,
+    2: """
+    ALTER TABLE cells ADD COLUMN reproduces TEXT NOT NULL DEFAULT '';
+    ALTER TABLE cells ADD COLUMN variant TEXT NOT NULL DEFAULT '';
+    ALTER TABLE cells ADD COLUMN budget_seconds REAL;
+    ALTER TABLE cells ADD COLUMN budget_steps INTEGER;
+    ALTER TABLE cells ADD COLUMN per_decade INTEGER;
+    ALTER TABLE cells ADD COLUMN keep TEXT;
+    ALTER TABLE cells ADD COLUMN predict_rows INTEGER;
+    ALTER TABLE cells ADD COLUMN paused_cpu_seconds REAL;
+    ALTER TABLE cells ADD COLUMN flags TEXT NOT NULL DEFAULT '';
+    ALTER TABLE cells ADD COLUMN calibration_seconds REAL;
+    ALTER TABLE cells ADD COLUMN worker TEXT;
+    UPDATE cells SET budget_steps = CAST(budget AS INTEGER) WHERE budget LIKE '% steps';
+    UPDATE cells SET budget_seconds = CAST(budget AS REAL) WHERE budget NOT LIKE '% steps';
+    """,
+}
+
+
+def connect_for_writing(path: Path) -> sqlite3.Connection:
+    """A connection to an existing or a new store, in the newest format."""
+    connection = None
+    try:
+        if not path.exists() or path.stat().st_size == 0:
+            _make(path)
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}", uri=True, timeout=30)
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        _migrate(connection, version_of(path, connection))
+        return connection
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, sqlite3.DatabaseError | OSError):
+            raise StoreError(f"the store {path} cannot be used: {error}.") from None
+        raise
+
+
+def connect_for_reading(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write; a store in an older format is read from an up-to-date copy in memory."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
+    try:
+        version = version_of(path, connection)
+        return connection if version == SCHEMA_VERSION else _migrated_copy(connection, version)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _make(path: Path) -> None:
+    """An empty store, made under another name and then renamed: nobody can open one without tables."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    connection = sqlite3.connect(fresh)
+    try:
+        connection.executescript(f"{SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}');")
+        connection.commit()
+    finally:
+        connection.close()
+    fresh.replace(path)
+
+
+def version_of(path: Path, connection: sqlite3.Connection) -> int:
+    """The format of a store that this version can read; anything else is refused."""
+    try:
+        row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+    except sqlite3.DatabaseError:
+        row = None
+    if row is None:
+        raise StoreError(f"{path} is not a fsibench store; give another --store.")
+    if row[0] not in {str(version) for version in (*MIGRATIONS, SCHEMA_VERSION)}:
+        raise StoreError(
+            f"the store {path} has format {row[0]}, this fsibench reads formats {min(MIGRATIONS)} to {SCHEMA_VERSION}; "
+            "export it with the version that wrote it, or give another --store."
+        )
+    return int(row[0])
+
+
+def _migrate(connection: sqlite3.Connection, version: int) -> None:
+    """One transaction per step: a crash leaves the store in one format or the other."""
+    while version < SCHEMA_VERSION:
+        steps = MIGRATIONS[version]
+        version += 1
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {steps} UPDATE meta SET value = '{version}' WHERE key = 'schema_version'; COMMIT;"
+        )
+
+
+def _migrated_copy(connection: sqlite3.Connection, version: int) -> sqlite3.Connection:
+    copy = sqlite3.connect(":memory:")
+    connection.backup(copy)
+    connection.close()
+    _migrate(copy, version)
+    return copy
