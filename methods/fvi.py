@@ -43,7 +43,7 @@ from fsibench.blocks.likelihoods import LOG_2PI, noise_variance
 from fsibench.blocks.networks import MLP
 from fsibench.blocks.priors import BNNPrior, Prior
 from fsibench.blocks.training import Optimiser, Schedule, leaf
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Budget, Data, Meter, Method
 from fsibench.predictive import Predictive
 
 CHUNK_ROWS = 2000
@@ -101,12 +101,11 @@ class FVI(Method):
 def learned_by_vip(options: FVI, train: Data, budget: Budget, generator: torch.Generator) -> Prior:
     """The Bayesian network prior of VIP's collapsed evidence; ends early when its part of the budget is spent."""
     vip = importlib.import_module("fsibench.methods.vip").VIP()
-    steps = Budget(steps=min(options.vip_steps, budget.steps or options.vip_steps))
-    for model in vip.fit(train, steps, generator):  # noqa: B007
-        steps.steps_done += 1
-        if steps.exhausted or budget.fraction > 0.5 * options.prior_share:
+    meter = Meter(steps=min(options.vip_steps, budget.steps or options.vip_steps))
+    for model in meter.pulls(vip, train, generator):  # noqa: B007
+        if budget.fraction > 0.5 * options.prior_share:
             break
-    prior: Prior = model.prior
+    prior: Prior = model.prior  # type: ignore[attr-defined]
     return prior
 
 

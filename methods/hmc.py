@@ -43,7 +43,7 @@ from fsibench.blocks.hmc import Sampler, State, Transition
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.networks import SLOPE, num_weights, split_weights, weight_shapes
 from fsibench.blocks.training import warm_up
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Budget, Data, Meter, Method
 from fsibench.errors import Diverged, UsageError
 from fsibench.predictive import Predictive
 
@@ -140,12 +140,10 @@ class HMC(Method):
 def learned_by_sip(options: HMC, train: Data, budget: Budget, generator: torch.Generator) -> BayesianNetwork:
     """The model whose prior SIP learns, at its own size (2 × 50 units): at most `sip_steps` steps of it, and at most half of the budget."""
     sip = importlib.import_module("fsibench.methods.sip").SIP(prior="bnn")
-    steps = Budget(steps=options.sip_steps)
-    for model in sip.fit(train, steps, generator):  # noqa: B007
-        steps.steps_done += 1
-        if steps.exhausted or budget.fraction > 0.5:
+    for model in Meter(steps=options.sip_steps).pulls(sip, train, generator):  # noqa: B007
+        if budget.fraction > 0.5:
             break
-    prior = model.prior
+    prior = model.prior  # type: ignore[attr-defined]
     biases = prior.biases.detach()
     means, scales = prior.means.detach(), prior.log_scales.detach().exp()
     return options.kind_of_network()(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from fsibench.contract import Budget, Data
+from fsibench import registry
+from fsibench.contract import Budget, Data, Meter
 from fsibench.errors import UsageError
 from fsibench.harness import runner
 from fsibench.harness.events import Evaluation, Finished, Report
@@ -119,10 +120,10 @@ def test_a_budget_in_cpu_seconds_does_not_count_sleep() -> None:
     _, wall = run(cell(f"{ODD}:Sleeper[seconds=0.02]", seconds=0.2))
     assert wall.clocks["wall_seconds"] >= 0.2
     assert wall.clocks["cpu_seconds"] < 0.5 * wall.clocks["wall_seconds"]
-    budget = Budget(seconds=0.05, clock=time.process_time)
-    budget.start()
+    meter = Meter(seconds=0.05, clock=time.process_time)
+    meter.start()
     time.sleep(0.1)
-    assert not budget.exhausted
+    assert not meter.exhausted
 
 
 def test_pulling_one_step_costs_the_harness_at_most_20_microseconds() -> None:
@@ -173,12 +174,44 @@ def test_budgets_must_be_one_of_two_kinds_and_positive() -> None:
             Budget(**arguments)
 
 
+def test_a_method_cannot_move_its_budget() -> None:
+    _, end = run(cell(f"{ODD}:ExtendsItsBudget", seconds=0.2))
+    assert end.status == "error"
+    assert "a budget is read-only" in str(end.message)
+    assert end.clocks["train_seconds"] < 1.0
+    meter = Meter(seconds=1.0)
+    for name, value in (("seconds", 8.0), ("steps_done", 0), ("_spent", lambda: (0.0, 0))):
+        with pytest.raises(AttributeError, match="read-only"):
+            setattr(meter.budget, name, value)
+
+
+def test_a_budget_that_was_tampered_with_does_not_move_the_end() -> None:
+    meter = Meter(steps=2)
+    object.__setattr__(meter.budget, "steps", 100)
+    meter.steps_done = 2
+    assert meter.exhausted
+
+
+def test_a_budget_made_by_hand_ends() -> None:
+    budget = Budget(seconds=0.05)
+    time.sleep(0.06)
+    assert budget.exhausted
+
+
+def test_the_clock_stands_still_between_pulls() -> None:
+    meter = Meter(seconds=0.2)
+    pulls = meter.pulls(registry.entry(f"{ODD}:NoOp").method, Data(torch.zeros(3, 1), torch.zeros(3)), torch.Generator())
+    next(pulls)
+    time.sleep(0.3)
+    assert meter.elapsed < 0.1
+
+
 def test_a_fraction_runs_from_zero_to_one() -> None:
-    budget = Budget(steps=4)
+    meter = Meter(steps=4)
     seen = []
     for _ in range(6):
-        seen.append(budget.fraction)
-        budget.steps_done += 1
+        seen.append(meter.budget.fraction)
+        meter.steps_done += 1
     assert seen == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from fsibench.contract import Budget, Data, Method, Posterior
+from fsibench.contract import Data, Meter, Method, Posterior
 from fsibench.errors import Diverged, FsibenchError
 from fsibench.predictive import Predictive
 
@@ -64,20 +64,11 @@ def random_stream(seed: int = 0) -> torch.Generator:
 def fit(method: Method, data: Data, steps: int, seed: int = 0, look: bool = False) -> Posterior:
     """The posterior after at most `steps` pulls; with `look`, predict after every pull as an eager harness would."""
     posterior: Posterior | None = None
-    for posterior in pulls(method, data, Budget(steps=steps), seed):
+    for posterior in Meter(steps=steps).pulls(method, data, random_stream(seed)):
         if look:
             posterior.predict(data.x[:2], random_stream(99))
     assert posterior is not None
     return posterior
-
-
-def pulls(method: Method, data: Data, budget: Budget, seed: int = 0) -> Iterator[Posterior]:
-    budget.start()
-    for posterior in method.fit(data, budget, random_stream(seed)):
-        budget.steps_done += 1
-        yield posterior
-        if budget.exhausted:
-            return
 
 
 def predict(posterior: Posterior, x: Tensor, seed: int = 7) -> Predictive:
@@ -166,7 +157,7 @@ def training_rows_are_left_alone(method: Method) -> None:
 def budget_is_respected(method: Method) -> None:
     """One pull is a small unit of work: a quarter-second budget ends within two seconds, set-up included."""
     start = time.process_time()
-    for _ in pulls(method, linear_data(), Budget(seconds=0.25, clock=time.process_time)):
+    for _ in Meter(seconds=0.25, clock=time.process_time).pulls(method, linear_data(), random_stream()):
         pass
     spent = time.process_time() - start
     require(spent < 2.0, f"a budget of 0.25 s took {spent:.1f} CPU seconds; yield more often")
@@ -176,7 +167,7 @@ def budget_is_respected(method: Method) -> None:
 def beats_the_constant(method: Method) -> None:
     """On data with a strong linear signal the log-likelihood exceeds that of a Gaussian around the mean."""
     train, test = linear_data(seed=1), linear_data(seed=2)
-    *_, posterior = pulls(method, train, Budget(seconds=4.0, clock=time.process_time))
+    *_, posterior = Meter(seconds=4.0, clock=time.process_time).pulls(method, train, random_stream())
     reached = float(predict(posterior, test.x).double().log_prob(test.y.double()).mean())
     constant = Predictive(torch.zeros(1, len(test)), torch.ones(1, len(test)))
     floor = float(constant.log_prob(test.y).mean())

@@ -59,11 +59,71 @@ class Data:
 
 
 class Budget:
-    """How much work is allowed, and how much of it is spent.
+    """How much work is allowed, and how much of it is spent: what a method sees, read-only.
 
     Either `seconds` of training or `steps` (pulls of `fit`) is given. `fraction` runs from 0 to 1, so warm-ups and
-    learning-rate schedules need no epoch count. The harness starts and stops the clock around each pull: evaluation
-    costs no training second.
+    learning-rate schedules need no epoch count. In a step budget it moves only when `fit` yields: a loop before the
+    first `yield` must not wait for it. Evaluation costs no training second.
+
+    A budget made by hand counts the seconds since it was made; `Meter` makes one that somebody counts for.
+    """
+
+    __slots__ = ("_spent", "seconds", "steps")
+    seconds: float | None
+    steps: int | None
+    _spent: Callable[[], tuple[float, int]]
+
+    def __init__(
+        self,
+        seconds: float | None = None,
+        steps: int | None = None,
+        spent: Callable[[], tuple[float, int]] | None = None,
+    ) -> None:
+        if (seconds is None) == (steps is None):
+            raise ValueError("a budget is either seconds or steps; give exactly one of them")
+        limit = seconds if seconds is not None else steps
+        assert limit is not None
+        if not limit > 0:
+            raise ValueError(f"a budget must be positive, got {limit}")
+        made = time.perf_counter()
+        for name, value in (
+            ("seconds", seconds),
+            ("steps", steps),
+            ("_spent", spent or (lambda: (time.perf_counter() - made, 0))),
+        ):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a budget is read-only; `{name}` cannot be set: the harness counts, a method only asks")
+
+    @property
+    def elapsed(self) -> float:
+        """Training seconds so far."""
+        return self._spent()[0]
+
+    @property
+    def steps_done(self) -> int:
+        """Pulls of `fit` that have ended."""
+        return self._spent()[1]
+
+    @property
+    def fraction(self) -> float:
+        """Share of the budget that is spent, from 0 to 1."""
+        elapsed, steps_done = self._spent()
+        if self.seconds is not None:
+            return min(elapsed / self.seconds, 1.0)
+        assert self.steps is not None
+        return min(steps_done / self.steps, 1.0)
+
+    @property
+    def exhausted(self) -> bool:
+        return self.fraction >= 1.0
+
+
+class Meter:
+    """Counts for a budget: whoever pulls `fit` starts, stops and counts; the method gets `budget`, which only reads.
+
+    The limits are kept here as well, so nothing that a method does to its budget moves the end of a fit.
     """
 
     def __init__(
@@ -72,12 +132,7 @@ class Budget:
         steps: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        if (seconds is None) == (steps is None):
-            raise ValueError("a budget is either seconds or steps; give exactly one of them")
-        limit = seconds if seconds is not None else steps
-        assert limit is not None
-        if not limit > 0:
-            raise ValueError(f"a budget must be positive, got {limit}")
+        self.budget = Budget(seconds, steps, lambda: (self.elapsed, self.steps_done))
         self.seconds = seconds
         self.steps = steps
         self.steps_done = 0
@@ -86,11 +141,11 @@ class Budget:
         self._started: float | None = None
 
     def start(self) -> None:
-        """Training goes on (harness only)."""
+        """Training goes on."""
         self._started = self._clock()
 
     def stop(self) -> None:
-        """Training pauses (harness only)."""
+        """Training pauses."""
         if self._started is not None:
             self._spent += self._clock() - self._started
             self._started = None
@@ -102,16 +157,22 @@ class Budget:
         return self._spent + running
 
     @property
-    def fraction(self) -> float:
-        """Share of the budget that is spent, from 0 to 1."""
-        if self.seconds is not None:
-            return min(self.elapsed / self.seconds, 1.0)
-        assert self.steps is not None
-        return min(self.steps_done / self.steps, 1.0)
-
-    @property
     def exhausted(self) -> bool:
-        return self.fraction >= 1.0
+        if self.seconds is not None:
+            return self.elapsed >= self.seconds
+        assert self.steps is not None
+        return self.steps_done >= self.steps
+
+    def pulls(self, method: Method, train: Data, generator: torch.Generator) -> Iterator[Posterior]:
+        """The posteriors of a fit until the budget is spent; the clock stands still while the caller has one."""
+        self.start()
+        for posterior in method.fit(train, self.budget, generator):
+            self.steps_done += 1
+            self.stop()
+            yield posterior
+            if self.exhausted:
+                return
+            self.start()
 
 
 @runtime_checkable

@@ -126,7 +126,7 @@ import json, sys, time
 import torch
 torch.set_num_threads(1)
 from fsibench import registry
-from fsibench.contract import Budget, Data
+from fsibench.contract import Data, Meter
 from fsibench.data import prepare
 from fsibench.harness.runner import ROWS_PER_PREDICT
 
@@ -138,9 +138,7 @@ before, started = peak(), time.process_time()
 ready = prepare(registry.dataset("airline"), "large", 0)
 train = Data(torch.from_numpy(ready.train_x), torch.from_numpy(ready.train_y))
 start_up = time.process_time() - started
-budget = Budget(steps=50)
-for _, posterior in zip(range(50), method.fit(train, budget, torch.Generator().manual_seed(0))):
-    budget.steps_done += 1
+*_, posterior = Meter(steps=50).pulls(method, train, torch.Generator().manual_seed(0))
 for rows in torch.from_numpy(ready.test_x).split(ROWS_PER_PREDICT):
     posterior.predict(rows, torch.Generator().manual_seed(1))
 print(json.dumps({"start_up": start_up, "gigabytes": peak() - before, "rows": len(train)}))

@@ -11,7 +11,7 @@ from torch.distributions import Normal, kl_divergence
 
 from fsibench.blocks.adversarial import Moments
 from fsibench.blocks.networks import sampled_network
-from fsibench.contract import Budget, Data
+from fsibench.contract import Budget, Data, Meter
 from fsibench.methods.aadm import AADM, AVB, ImplicitWeights, make_discriminator
 from fsibench.predictive import Predictive
 
@@ -32,11 +32,7 @@ def small(options: AADM) -> AADM:
 
 
 def after_steps(options: AADM, steps: int) -> Predictive:
-    budget = Budget(steps=steps)
-    fits = iter(small(options).fit(data(), budget, stream()))
-    while not budget.exhausted:
-        posterior = next(fits)
-        budget.steps_done += 1
+    *_, posterior = Meter(steps=steps).pulls(small(options), data(), stream())
     predictive: Predictive = posterior.predict(data().x, stream(1))
     return predictive
 

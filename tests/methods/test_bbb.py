@@ -10,7 +10,7 @@ import torch
 from torch.distributions import Categorical, MixtureSameFamily, Normal
 
 from fsibench.blocks.likelihoods import noise_variance
-from fsibench.contract import Budget, Data
+from fsibench.contract import Data, Meter
 from fsibench.methods.bbb import BBB, MeanFieldNetwork, scale_mixture_log_density
 
 F64 = torch.float64
@@ -112,11 +112,8 @@ def test_training_learns_the_noise_and_the_prior_scale() -> None:
     generator = stream()
     x = torch.randn(200, 2, generator=generator)
     y = x @ torch.tensor([0.8, -0.5]) + 0.3 * torch.randn(200, generator=generator)
-    budget = Budget(steps=800)
-    fits = iter(BBB(batch_size=50, initial_log_noise=-0.5, learning_rate=1e-2).fit(Data(x, y), budget, generator))
-    while not budget.exhausted:
-        posterior = next(fits)
-        budget.steps_done += 1
+    method = BBB(batch_size=50, initial_log_noise=-0.5, learning_rate=1e-2)
+    *_, posterior = Meter(steps=800).pulls(method, Data(x, y), generator)
     trace = posterior.trace()
     assert trace["noise"] == pytest.approx(0.33, abs=0.08)  # 0.3 in truth, 0.78 at the start
     assert trace["prior_scale"] != pytest.approx(math.exp(-1.0), abs=0.01)

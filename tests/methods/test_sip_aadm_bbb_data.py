@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Data, Meter, Method
 from fsibench.errors import Diverged
 from fsibench.methods.aadm import AADM, AVB
 from fsibench.methods.bbb import BBB
@@ -35,12 +35,7 @@ def stream(seed: int = 0) -> torch.Generator:
 
 
 def posteriors(method: Method, train: Data, steps: int) -> Iterator[Any]:
-    budget = Budget(steps=steps)
-    for posterior in method.fit(train, budget, stream()):
-        yield posterior
-        budget.steps_done += 1
-        if budget.exhausted:
-            return
+    return Meter(steps=steps).pulls(method, train, stream())
 
 
 def linear_gaussian(num_rows: int, seed: int) -> Data:

@@ -13,7 +13,7 @@ import torch
 from scipy.stats import gaussian_kde
 from torch import Tensor
 
-from fsibench.contract import Budget, Data, Method, Posterior
+from fsibench.contract import Data, Meter, Method, Posterior
 from fsibench.data import Floats, Standardiser
 from fsibench.datasets.synthetic import Bimodal
 from fsibench.methods.aadm import AADM
@@ -33,11 +33,7 @@ def standardised(x: Floats) -> Tensor:
 
 def fitted(method: Method, steps: int) -> Posterior:
     train = Data(standardised(SPLIT.train_x), torch.from_numpy(STANDARDISER.y(SPLIT.train_y)))
-    budget = Budget(steps=steps)
-    fits = iter(method.fit(train, budget, torch.Generator().manual_seed(0)))
-    while not budget.exhausted:
-        posterior = next(fits)
-        budget.steps_done += 1
+    *_, posterior = Meter(steps=steps).pulls(method, train, torch.Generator().manual_seed(0))
     return posterior
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from fsibench import options, registry
-from fsibench.contract import Budget, Data, Method, Posterior
+from fsibench.contract import Data, Meter, Method, Posterior
 from fsibench.data import Prepared, prepare
 from fsibench.errors import Diverged, UsageError
 from fsibench.harness import identity, panels
@@ -61,14 +61,14 @@ class Clock:
 class Schedule:
     """When to look: at instants `first · 10^(k / per_decade)` of training, in seconds or in steps."""
 
-    def __init__(self, budget: Budget, per_decade: int) -> None:
-        self._budget = budget
-        self._instants = _instants(FIRST_INSTANT if budget.seconds is not None else 1.0, per_decade)
+    def __init__(self, meter: Meter, per_decade: int) -> None:
+        self._meter = meter
+        self._instants = _instants(FIRST_INSTANT if meter.seconds is not None else 1.0, per_decade)
         self._next = next(self._instants)
 
     def due(self) -> bool:
         """Whether an instant has passed since the last look."""
-        spent = self._budget.elapsed if self._budget.seconds is not None else self._budget.steps_done
+        spent = self._meter.elapsed if self._meter.seconds is not None else self._meter.steps_done
         if spent < self._next:
             return False
         while self._next <= spent:
@@ -110,7 +110,7 @@ class _Run:
         self.emit = emit
         self.setup, self.train, self.predict, self.evaluate = Clock(), Clock(), Clock(), Clock()
         self.device = torch.device("cpu")
-        self.budget: Budget | None = None
+        self.meter: Meter | None = None
         self.last_step = -1
         self.inducing: list[dict[str, Any]] = []
 
@@ -137,32 +137,32 @@ class _Run:
     def _pull(self, method: Method, train: Data, look: Callable[[Posterior], None]) -> Posterior:
         """Pull `fit` until the budget is spent, looking when due and at the end; returns the last posterior."""
         clock = time.perf_counter if self.cell.clock == "wall" else time.process_time
-        self.budget = budget = Budget(self.cell.seconds, self.cell.steps, clock)
-        schedule = Schedule(budget, self.cell.per_decade)
+        self.meter = meter = Meter(self.cell.seconds, self.cell.steps, clock)
+        schedule = Schedule(meter, self.cell.per_decade)
         posterior: Posterior | None = None
-        fits = iter(method.fit(train, budget, self.generator("fit")))
+        fits = iter(method.fit(train, meter.budget, self.generator("fit")))
         training = True
         while training:
             with self.train:
-                budget.start()
+                meter.start()
                 training = False
                 for posterior in fits:  # noqa: B007 (looked at below)
-                    budget.steps_done += 1
-                    training = not budget.exhausted
+                    meter.steps_done += 1
+                    training = not meter.exhausted
                     if not training or schedule.due():
                         break
                 synchronise(self.device)
-                budget.stop()
+                meter.stop()
             if posterior is None:
                 raise UsageError(f"{self.cell.entry} yielded no posterior; `fit` must yield at least once.")
-            if budget.steps_done != self.last_step:
+            if meter.steps_done != self.last_step:
                 look(posterior)
-                self.last_step = budget.steps_done
+                self.last_step = meter.steps_done
         assert posterior is not None
         return posterior
 
     def _look(self, posterior: Posterior, prepared: Prepared, test_x: Tensor, test_y: Tensor) -> None:
-        assert self.budget is not None
+        assert self.meter is not None
         standard = prepared.standardiser
         with self.evaluate, torch.no_grad():
             with self.predict:
@@ -170,8 +170,8 @@ class _Run:
             predictive = predictive.double().rescale(standard.y_scale, standard.y_mean)
             self.emit(
                 Evaluation(
-                    step=self.budget.steps_done,
-                    train_seconds=self.budget.elapsed,
+                    step=self.meter.steps_done,
+                    train_seconds=self.meter.elapsed,
                     wall_seconds=self.train.wall,
                     cpu_seconds=self.train.cpu,
                     scores=score(predictive, test_y),
@@ -181,11 +181,11 @@ class _Run:
             )
             if self.keeps_functions(prepared):
                 z = panels.inducing_inputs(posterior, standard)
-                self.inducing += [] if z is None else [{"train_seconds": self.budget.elapsed, "z": z}]
+                self.inducing += [] if z is None else [{"train_seconds": self.meter.elapsed, "z": z}]
 
     def _predict(self, posterior: Posterior, x: Tensor) -> Predictive:
-        assert self.budget is not None
-        generator = self.generator("evaluate", self.budget.steps_done)
+        assert self.meter is not None
+        generator = self.generator("evaluate", self.meter.steps_done)
         parts = [posterior.predict(rows, generator) for rows in torch.split(x, ROWS_PER_PREDICT)]
         synchronise(self.device)
         predictive = concatenate(parts)
@@ -203,7 +203,7 @@ class _Run:
         """Seconds by activity, and peak memory, for the store."""
         contended = self.train.wall > CONTENTION_FACTOR * self.train.cpu + 0.5
         return {
-            "train_seconds": self.budget.elapsed if self.budget else 0.0,
+            "train_seconds": self.meter.elapsed if self.meter else 0.0,
             "wall_seconds": self.train.wall,
             "cpu_seconds": self.train.cpu,
             "setup_seconds": self.setup.wall,
