@@ -51,6 +51,7 @@ class AADM(Method):
         "Rodríguez-Santana and Hernández-Lobato, Adversarial α-divergence minimization for Bayesian approximate "
         "inference, Neurocomputing 2022"
     )
+    reproduces: ClassVar[str] = "AADM"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # the SIP paper's comparison: warm-up over a fifth of the training; it does not say which draws train T
         "paper": {**RELEASED, "warm_up": 0.2, "discriminator_draws": "previous"},
@@ -112,6 +113,7 @@ class AVB(AADM):
 
     name: ClassVar[str] = "avb"
     paper: ClassVar[str] = "Mescheder et al., Adversarial variational Bayes, ICML 2017"
+    reproduces: ClassVar[str] = "AVB"
 
     alpha: float = 0.0
 

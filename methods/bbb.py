@@ -43,6 +43,7 @@ class BBB(Method):
 
     name: ClassVar[str] = "bbb"
     paper: ClassVar[str] = "Blundell et al., Weight uncertainty in neural networks, ICML 2015"
+    reproduces: ClassVar[str] = "BBB"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # as the SIP paper and its authors' script have it: constant rate, ten draws per point, slow start of the KL
         "paper": {

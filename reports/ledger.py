@@ -5,13 +5,16 @@ The published table is shipped as it was printed (`data/published_uci.csv`, sour
     reproduced              our mean is within two standard errors of the difference
     better, worse           further away; the error takes the spread of both sides and the overlap of the splits
     implausible as printed  the value contradicts its neighbours (`plausibility`); never compared with ours
+    variant                 our entry optimises another objective than the paper's; shown beside, never compared
+    not comparable          ours come from too few splits or too little time
     not run                 the store has no finished cell for it
+
+Each cell names the column that it answers for (`reproduces`) and how its objective departs from it (`variant`).
 """
 
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,21 +29,13 @@ from fsibench.reports.looks import number, with_error
 from fsibench.reports.overview import Overview
 from fsibench.reports.results import METRICS, SCORES, Results
 
-VERDICTS = ("reproduced", "better", "worse", "implausible as printed", "not run")
+VERDICTS = ("reproduced", "better", "worse", "implausible as printed", "variant", "not comparable", "not run")
+# Fewer splits or seconds than this say nothing about a published number.
+FEWEST_SPLITS = 5
+LEAST_SECONDS = 20.0
 NUM_PUBLISHED_SPLITS = 20
 PUBLISHED_TEST_TO_TRAIN = 0.25
 AVERAGE_RANK = "average_rank"
-
-# The paper's name -> method and the options that make it that entry.
-ENTRIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "BBB": ("bbb", {}),
-    "AVB": ("avb", {}),
-    "AADM": ("aadm", {}),
-    "fBNN_BNN": ("fbnn", {"prior": "bnn"}),
-    "VIP": ("vip", {}),
-    "SIP_BNN": ("sip", {"prior": "bnn"}),
-    "SIP_NS": ("sip", {"prior": "ns"}),
-}
 
 
 @dataclass(frozen=True)
@@ -85,16 +80,41 @@ def own_doubts(overview: Overview) -> list[plausibility.Doubt]:
     return doubts
 
 
-def matching_entries(results: Results) -> dict[str, list[str]]:
-    """The paper's name -> our entries with that method and those options."""
-    known = results.cells[["entry", "method", "options"]].drop_duplicates()
-    found: dict[str, list[str]] = {name: [] for name in ENTRIES}
-    for entry, method, options in known.itertuples(index=False):
-        values = json.loads(options)
-        for name, (wanted, required) in ENTRIES.items():
-            if method == wanted and all(values.get(key) == value for key, value in required.items()):
-                found[name].append(entry)
-    return {name: sorted(set(entries)) for name, entries in found.items()}
+def columns() -> list[str]:
+    """The methods of the published table."""
+    return list(published()["method"].unique())
+
+
+def matching_entries(results: Results) -> dict[str, dict[str, str]]:
+    """Published column -> our entries that answer for it, each with how its objective departs; originals first."""
+    known = results.cells[["reproduces", "variant", "entry"]].drop_duplicates().sort_values(["variant", "entry"])
+    found: dict[str, dict[str, str]] = {name: {} for name in columns()}
+    for column, variant, entry in known.itertuples(index=False):
+        if column in found:
+            found[column][entry] = variant
+    return found
+
+
+def shortfall(cells: pd.DataFrame) -> str:
+    """`2 splits of 3 s` where that is too little for a verdict on the published number; empty where it is enough."""
+    budgets, splits = list(cells["budget"].unique()), cells["split"].nunique()
+    # A budget in steps has no seconds of its own: the longest training counts.
+    seconds = [cells["train_seconds"].max() if text.endswith("steps") else float(text.rstrip("s")) for text in budgets]
+    enough = splits >= FEWEST_SPLITS and min(seconds, default=0.0) >= LEAST_SECONDS
+    shown = ", ".join(text if text.endswith("steps") else f"{float(text.rstrip('s')):g} s" for text in budgets)
+    return "" if enough else f"{splits} {'split' if splits == 1 else 'splits'} of {shown}"
+
+
+def banner(lines: list[Line]) -> str:
+    """One sentence above the table when numbers of ours are too thin for a verdict; empty when there are none."""
+    thin = [line for line in lines if line.verdict == "not comparable"]
+    if not thin:
+        return ""
+    reasons = ", ".join(sorted({line.why for line in thin}))
+    return (
+        f"{len(thin)} published numbers are not compared with ours, which come from too few splits or too little time "
+        f"({reasons}); a verdict needs at least {FEWEST_SPLITS} splits of {LEAST_SECONDS:g} s."
+    )
 
 
 def ledger(overview: Overview) -> list[Line]:
@@ -109,17 +129,19 @@ def ledger(overview: Overview) -> list[Line]:
     lines = []
     for row in table.to_dict("records"):
         mine = doubts.get((row["dataset"], row["metric"], row["method"]), [])
-        for entry in entries[row["method"]] or [None]:  # type: ignore[list-item]
+        originals: dict[str | None, str] = {entry: text for entry, text in entries[row["method"]].items() if not text}
+        for entry, variant in ((originals or {None: ""}) | entries[row["method"]]).items():
             if row["dataset"] == AVERAGE_RANK:
-                lines.append(_rank_line(row, entry, own_ranks))
+                lines.append(_rank_line(row, entry, variant, own_ranks, overview.results))
             else:
-                lines.append(_score_line(row, entry, mine, overview))
+                lines.append(_score_line(row, entry, variant, mine, overview))
     return lines
 
 
 def _score_line(
-    row: Mapping[str, Any], entry: str | None, doubts: list[plausibility.Doubt], overview: Overview
+    row: Mapping[str, Any], entry: str | None, variant: str, doubts: list[plausibility.Doubt], overview: Overview
 ) -> Line:
+    cells = overview.results.cells
     key, summary = (row["dataset"], entry), overview.summaries[row["metric"]]
     ours = summary.loc[key] if key in summary.index else None
     mean = math.nan if ours is None else float(ours["mean"])
@@ -133,6 +155,10 @@ def _score_line(
             why += f". Probably meant: {number(readings[0], 3)}"
     elif ours is None or ours["cells"] == 0:
         verdict, why = "not run", "no finished cell" if entry else "no such entry in the store"
+    elif variant:
+        verdict, why = "variant", variant
+    elif scarce := shortfall(cells[(cells["dataset"] == row["dataset"]) & (cells["entry"] == entry)]):
+        verdict, why = "not comparable", scarce
     elif math.isnan(mean):
         verdict, why = "worse", f"all {int(ours['failed'])} cells failed"
     else:
@@ -167,9 +193,10 @@ def _circumstances(ours: pd.Series, results: Results, dataset: str) -> str:
     return f" ({'; '.join(parts)})"
 
 
-def ranks_among_published(overview: Overview, entries: Mapping[str, list[str]]) -> pd.DataFrame | None:
+def ranks_among_published(overview: Overview, entries: Mapping[str, Mapping[str, str]]) -> pd.DataFrame | None:
     """Mean ranks of our counterparts of the seven methods among themselves, or None where one is missing."""
-    chosen = [names[0] for names in entries.values() if names]
+    originals = ([entry for entry, variant in of_column.items() if not variant] for of_column in entries.values())
+    chosen = [names[0] for names in originals if names]
     if len(chosen) < len(entries):
         return None
     results, datasets = overview.results, set(published()["dataset"])
@@ -185,13 +212,19 @@ def ranks_among_published(overview: Overview, entries: Mapping[str, list[str]]) 
     return pd.DataFrame(columns)
 
 
-def _rank_line(row: Mapping[str, Any], entry: str | None, own: pd.DataFrame | None) -> Line:
+def _rank_line(
+    row: Mapping[str, Any], entry: str | None, variant: str, own: pd.DataFrame | None, results: Results
+) -> Line:
     fixed = (row["dataset"], row["metric"], row["method"], row["printed"], row["mean"], entry)
+    if variant:
+        return Line(*fixed, math.nan, "–", "variant", variant)
     if own is None or entry not in own.index:
         why = "needs all seven methods of the paper on the same splits"
         return Line(*fixed, math.nan, "–", "not run", why)
     ours = float(own.loc[entry, row["metric"]])
     num_blocks = int(own.loc[entry, f"{row['metric']}_blocks"])
+    if scarce := shortfall(results.cells[results.cells["entry"].isin(own.index)]):
+        return Line(*fixed, ours, f"{ours:.2f}", "not comparable", scarce)
     # One rank unit within a data set, eight data sets: differences below 1/√8 cannot be told from chance.
     allowance = 2 / math.sqrt(8)
     gain = row["mean"] - ours

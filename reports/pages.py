@@ -524,6 +524,7 @@ def ledger_page(site: Site) -> dict[str, Any]:
     return {
         "page_title": "Published numbers",
         "counts": ledger.counts(lines),
+        "banner": ledger.banner(lines),
         "published_doubts": doubt_rows(ledger.published_doubts(ledger.published())),
         "own_doubts": doubt_rows(ledger.own_doubts(site.overview)),
         "lines": shown,

@@ -32,6 +32,7 @@ class Recipe:
     failures: dict[tuple[str, str, int], str] = field(default_factory=dict)
     missing: set[tuple[str, str]] = field(default_factory=set)
     notes: dict[str, str] = field(default_factory=lambda: {"fvi": "reconstruction"})
+    variants: dict[str, str] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=lambda: {"hmc"})
     functions: bool = False
     num_test: int = 60
@@ -110,7 +111,8 @@ def _write_cell(
     cell = f"{hash_text(f'{entry}|{dataset}|{split}|{recipe.budget}|{recipe.scheme}'):032x}"
     store.start_cell(run, {
         "id": cell, "entry": entry, "method": entry.split("[")[0], "options": options_of(entry),
-        "note": recipe.notes.get(entry, ""), "dataset": dataset, "scheme": recipe.scheme, "split": split, "seed": 0,
+        "note": recipe.notes.get(entry, ""), "reproduces": column_of(entry),
+        "variant": recipe.variants.get(entry, ""), "dataset": dataset, "scheme": recipe.scheme, "split": split, "seed": 0,
         "budget": recipe.budget or f"{recipe.seconds:g}s", "clock": "wall", "device": "cpu",
         "data_fingerprint": "0", "code_version": "1",
     })  # fmt: skip
@@ -147,6 +149,14 @@ def options_of(entry: str) -> str:
     inside = entry.partition("[")[2].rstrip("]")
     pairs = (pair.partition("=") for pair in inside.split(",") if "=" in pair)
     return json.dumps({"prior": "bnn", **{key: value for key, _, value in pairs}})
+
+
+def column_of(entry: str) -> str:
+    """The published column that an entry answers for."""
+    method, prior = entry.partition("[")[0], json.loads(options_of(entry))["prior"]
+    columns = {"bbb": "BBB", "avb": "AVB", "aadm": "AADM", "vip": "VIP"}
+    with_prior = {("fbnn", "bnn"): "fBNN_BNN", ("sip", "bnn"): "SIP_BNN", ("sip", "ns"): "SIP_NS"}
+    return columns.get(method, with_prior.get((method, prior), ""))
 
 
 def hash_text(text: str) -> int:

@@ -36,7 +36,7 @@ def test_the_published_table_is_complete() -> None:
     scores = table[table["dataset"] != ledger.AVERAGE_RANK]
     assert len(scores) == 3 * 8 * 7
     assert len(table) == 189
-    assert set(table["method"]) == set(ledger.ENTRIES)
+    assert set(table["method"]) == {"BBB", "AVB", "AADM", "fBNN_BNN", "VIP", "SIP_BNN", "SIP_NS"}
     boston = table[(table["dataset"] == "boston") & (table["method"] == "BBB")].set_index("metric")
     assert boston.loc["ll", "mean"] == -2.816
     assert boston.loc["rmse", "printed"] == "3.52 ± 0.804"
@@ -45,7 +45,7 @@ def test_the_published_table_is_complete() -> None:
 def test_navals_exponents_are_found() -> None:
     doubts = [doubt for doubt in ledger.published_doubts(ledger.published()) if doubt.is_impossible]
     assert {doubt.dataset for doubt in doubts} == {"naval"}
-    assert found(doubts, "exponent") == {(method, "rmse") for method in ledger.ENTRIES}
+    assert found(doubts, "exponent") == {(method, "rmse") for method in ledger.columns()}
     readings = {doubt.method: doubt.reading for doubt in doubts if doubt.check == "exponent"}
     assert readings["SIP_BNN"] == pytest.approx(1.73e-4)
     assert found(doubts, "range") == {("fBNN_BNN", "crps"), ("VIP", "crps"), ("SIP_NS", "crps")}
@@ -123,6 +123,38 @@ def test_every_published_number_gets_a_verdict(full_store: Path) -> None:
     assert by_key["boston", "ll", "BBB"].entry == "bbb"
 
 
+@pytest.mark.parametrize(
+    ("splits", "seconds", "reason"), [(2, 3.0, "2 splits of 3 s"), (5, 3.0, "5 splits of 3 s"), (2, 60.0, "2 splits of 60 s")]
+)
+def test_too_few_splits_or_seconds_get_no_verdict(
+    make_store: MakeStore, splits: int, seconds: float, reason: str
+) -> None:
+    store = make_store(entries=("bbb", "vip"), splits=splits, seconds=seconds, datasets={"boston": 9.0})
+    lines = ledger.ledger(Overview(results.load(store)))
+    told = {(line.verdict, line.why) for line in lines if line.entry and line.dataset == "boston"}
+    assert told == {("not comparable", reason)}
+    assert reason in ledger.banner(lines)
+    assert "at least 5 splits of 20 s" in ledger.banner(lines)
+
+
+def test_enough_splits_and_seconds_get_a_verdict_and_no_banner(make_store: MakeStore) -> None:
+    store = make_store(entries=("bbb", "vip"), splits=5, seconds=20.0, datasets={"boston": 9.0})
+    lines = ledger.ledger(Overview(results.load(store)))
+    assert {line.verdict for line in lines if line.entry and line.dataset == "boston"} <= {"reproduced", "better", "worse"}
+    assert ledger.banner(lines) == ""
+
+
+def test_a_variant_stands_beside_the_original_without_a_verdict(make_store: MakeStore) -> None:
+    entries = ("sip[prior=bnn]", "sip[hyperprior=2.5]", "bbb")
+    variants = {"sip[hyperprior=2.5]": "a hyper-prior on the prior's parameters", "bbb": "cold posterior"}
+    store = make_store(entries=entries, splits=5, datasets={"boston": 9.0}, variants=variants)
+    lines = [line for line in ledger.ledger(Overview(results.load(store))) if (line.dataset, line.metric) == ("boston", "ll")]
+    sip = {line.entry: line.verdict for line in lines if line.method == "SIP_BNN"}
+    assert sip["sip[hyperprior=2.5]"] == "variant"
+    assert sip["sip[prior=bnn]"] in ("reproduced", "better", "worse")
+    assert {line.entry: line.verdict for line in lines if line.method == "BBB"} == {None: "not run", "bbb": "variant"}
+
+
 def published_row(mean: float, spread: float, metric: str = "rmse") -> dict[str, Any]:
     return {"metric": metric, "mean": mean, "spread": spread}
 
@@ -144,7 +176,7 @@ def test_verdicts(metric: str, ours: float, verdict: str) -> None:
 
 def test_own_ranks_are_compared_only_when_all_seven_methods_ran(make_store: MakeStore) -> None:
     entries = ("bbb", "avb", "aadm", "fbnn[prior=bnn]", "vip", "sip[prior=bnn]", "sip[prior=ns]")
-    overview = Overview(results.load(make_store(entries=entries, datasets={"boston": 9.0, "wine": 0.8})))
+    overview = Overview(results.load(make_store(entries=entries, splits=5, datasets={"boston": 9.0, "wine": 0.8})))
     ranks = [line for line in ledger.ledger(overview) if line.dataset == ledger.AVERAGE_RANK]
     assert {line.verdict for line in ranks} <= {"reproduced", "better", "worse"}
     assert sum(line.ours for line in ranks if line.metric == "ll") == pytest.approx(28.0)
