@@ -105,7 +105,7 @@ def test_scores_are_in_the_units_of_the_target() -> None:
 
 
 def test_evaluating_costs_no_training_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow_score(*arguments: Any) -> dict[str, Any]:
+    def slow_score(*arguments: Any) -> dict[str, float]:
         time.sleep(0.3)
         return {"rmse": 1.0, "ll": -1.0, "crps": 1.0, "sharpness": 1.0}
 

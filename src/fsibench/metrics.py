@@ -1,69 +1,214 @@
-"""The metric list: scores, store columns, exports and reports all read it, so a metric is one entry here or in a plugin.
+"""The metric list. Scores, store columns, exports and reports read it, so a metric is one entry here or in a plugin.
 
-A metric is a number of a predictive distribution on test rows, in the target's own units. Foreign ones come from the
-entry-point group `fsibench.metrics` (value: a Metric, or a module with METRICS).
+A metric is one number of a predictive distribution on test rows, in the target's own units. Metrics of other packages
+come from the entry-point group `fsibench.metrics`; its value is a Metric or a module with a tuple METRICS.
+
+This module loads without torch, so that reports can read the list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import importlib.metadata
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor
+from fsibench import scoring
+from fsibench.errors import Diverged, UsageError
 
-from fsibench.errors import Diverged
-from fsibench.predictive import Predictive
+if TYPE_CHECKING:
+    from torch import Tensor
 
-# Twenty equal bins: the histogram, and the coverage of every central interval of 10 %, 20 %, ... 90 %.
-PIT_BINS = 20
+    from fsibench.predictive import Predictive
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a metric sees: the predictive distribution and the answers, float64, in the target's own units."""
+    """What a metric sees, in float64 and in the target's own units.
+
+    `predictive` is p(y | x) at each test row, `y` [N] are the answers. `functions` gives coherent draws f_s at the
+    first R rows, noise not included, [S, R]; it is None where there are none.
+    """
 
     predictive: Predictive
     y: Tensor
+    functions: Callable[[], Tensor] | None = None
+
+    @functools.cached_property
+    def quantiles(self) -> Mapping[float, Tensor]:
+        """Predictive quantiles at `scoring.LEVELS`, computed once for all metrics that need them."""
+        values = self.predictive.quantile(scoring.levels())
+        return dict(zip(scoring.LEVELS, values, strict=True))
+
+    @functools.cached_property
+    def crps_parts(self) -> scoring.CrpsParts:
+        return scoring.crps_parts(self.predictive, self.y)
+
+    @functools.cached_property
+    def groups(self) -> scoring.Groups | None:
+        """Draws and answers in groups of test rows, for scores of joint predictions."""
+        if self.functions is None:
+            return None
+        draws = self.functions()
+        rows = slice(0, draws.shape[1])
+        return scoring.groups(draws, self.predictive.variance[rows], self.y[rows])
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of a prediction. `unit` is `target` (the target's own), `nats` or empty."""
+    """One number of a prediction.
+
+    `unit` is `target` (the target's own), `nats`, or empty for a pure number. `headline` metrics are ranked and lead
+    every table. `looks` says when it is computed: at every look, or at the last one only because it is costly.
+    `compute` returns nan where the metric does not exist, for example a density of a sample predictive.
+    """
 
     key: str
     label: str
-    unit: str
+    unit: Literal["target", "nats", ""]
     larger_is_better: bool
     compute: Callable[[Prediction], float]
+    meaning: str = ""
+    headline: bool = False
+    looks: Literal["every", "last"] = "every"
+
+    def __post_init__(self) -> None:
+        if not (self.key.isidentifier() and self.key.islower()):
+            raise UsageError(f"a metric's key must be a lower-case identifier, since it names a column; got {self.key!r}.")
+        if self.key in RESERVED_KEYS:
+            raise UsageError(f"the metric key {self.key!r} is taken by a column of the store; choose another.")
+
+
+# Columns of the store's table of evaluations that are no metrics.
+RESERVED_KEYS = frozenset({"cell", "step", "train_seconds", "wall_seconds", "cpu_seconds", "pit", "trace", "final"})
 
 
 METRICS = (
-    Metric("rmse", "RMSE", "target", False, lambda p: float((p.predictive.mean - p.y).square().mean().sqrt())),
-    Metric("ll", "LL", "nats", True, lambda p: float(p.predictive.log_prob(p.y).mean())),
-    Metric("crps", "CRPS", "target", False, lambda p: float(p.predictive.crps(p.y).mean())),
-    Metric("sharpness", "sharpness", "target", False, lambda p: float(p.predictive.variance.sqrt().mean())),
-)
+    Metric(
+        "rmse", "RMSE", "target", False,
+        lambda p: float((p.predictive.mean - p.y).square().mean().sqrt()),
+        "root mean squared error of the predictive mean", headline=True,
+    ),
+    Metric(
+        "ll", "LL", "nats", True,
+        lambda p: float(p.predictive.log_prob(p.y).mean()),
+        "mean log density of the test targets", headline=True,
+    ),
+    Metric(
+        "crps", "CRPS", "target", False,
+        lambda p: float(p.predictive.crps(p.y).mean()),
+        "continuous ranked probability score", headline=True,
+    ),
+    Metric(
+        "sharpness", "sharpness", "target", False,
+        lambda p: float(p.predictive.variance.sqrt().mean()),
+        "mean standard deviation of the predictive; smaller is sharper, not better by itself",
+    ),
+    Metric(
+        "calibration", "calibration error", "", False,
+        lambda p: scoring.calibration_error(p.predictive, p.y),
+        "mean distance between nominal and observed coverage of central intervals",
+    ),
+    Metric(
+        "interval50", "interval score 50 %", "target", False,
+        lambda p: scoring.interval_score(p.quantiles, p.y, 0.5),
+        "width of the central 50 % interval plus a penalty for misses", looks="last",
+    ),
+    Metric(
+        "interval90", "interval score 90 %", "target", False,
+        lambda p: scoring.interval_score(p.quantiles, p.y, 0.9),
+        "width of the central 90 % interval plus a penalty for misses", looks="last",
+    ),
+    Metric(
+        "pinball", "pinball loss", "target", False,
+        lambda p: scoring.pinball(p.quantiles, p.y),
+        "mean pinball loss over 20 equally spaced levels; twice it approximates the CRPS", looks="last",
+    ),
+    Metric(
+        "crps_tails", "tail CRPS", "target", False,
+        lambda p: scoring.tail_weighted_crps(p.quantiles, p.y),
+        "CRPS with quantile weight (2τ − 1)², which stresses both tails", looks="last",
+    ),
+    Metric(
+        "ll_worst", "LL lost in the worst 1 %", "", False,
+        lambda p: scoring.share_of_worst(p.predictive.log_prob(p.y)),
+        "share of all deviation from the median log density that the worst 1 % of points cause",
+    ),
+    Metric(
+        "crps_miscalibration", "CRPS: miscalibration", "target", False,
+        lambda p: p.crps_parts.miscalibration,
+        "part of the CRPS that recalibrating each threshold removes", looks="last",
+    ),
+    Metric(
+        "crps_discrimination", "CRPS: discrimination", "target", True,
+        lambda p: p.crps_parts.discrimination,
+        "how much better the recalibrated forecast is than the test targets' own distribution", looks="last",
+    ),
+    Metric(
+        "crps_uncertainty", "CRPS: uncertainty", "target", False,
+        lambda p: p.crps_parts.uncertainty,
+        "CRPS of the test targets' own distribution, the same for every method", looks="last",
+    ),
+    Metric(
+        "joint_ll", "joint LL", "nats", True,
+        lambda p: math.nan if p.groups is None else scoring.joint_log_likelihood(p.groups),
+        "log density of groups of 10 test points under coherent draws plus noise, per point", looks="last",
+    ),
+    Metric(
+        "energy", "energy score", "target", False,
+        lambda p: math.nan if p.groups is None else scoring.energy_score(p.groups),
+        "energy score of groups of 10 test points from coherent draws plus noise", looks="last",
+    ),
+)  # fmt: skip
 
 
-def score(predictive: Predictive, y: Tensor) -> dict[str, float]:
-    """Every metric of the list, by key; a value that is not finite means that the method diverged."""
-    prediction = Prediction(predictive.double(), y.double())
-    if not bool(torch.isfinite(predictive.loc).all()) or not bool((predictive.scale > 0).all()):
-        raise Diverged("the predictive distribution is not finite")
-    values = {metric.key: metric.compute(prediction) for metric in METRICS}
+@functools.cache
+def known() -> Mapping[str, Metric]:
+    """Every metric by key: the built-in ones, then those of installed plugins."""
+    found = {metric.key: metric for metric in METRICS}
+    for metric in _plugins()[0]:
+        if metric.key in found:
+            raise UsageError(f"the metric {metric.key!r} is offered twice; rename or remove one of them.")
+        found[metric.key] = metric
+    return found
+
+
+def headline() -> tuple[Metric, ...]:
+    """The metrics that are ranked and lead every table."""
+    return tuple(metric for metric in known().values() if metric.headline)
+
+
+def broken() -> Mapping[str, str]:
+    """Entry points that offer no metric, with the reason."""
+    return _plugins()[1]
+
+
+@functools.cache
+def _plugins() -> tuple[list[Metric], dict[str, str]]:
+    offered: list[Metric] = []
+    faults: dict[str, str] = {}
+    for point in importlib.metadata.entry_points(group="fsibench.metrics"):
+        try:
+            offered.extend(_metrics_in(point.load()))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (a plugin may fail in any way)
+            faults[point.name] = f"{type(error).__name__}: {error}"
+    return offered, faults
+
+
+def _metrics_in(value: Any) -> tuple[Metric, ...]:
+    offered = (value,) if isinstance(value, Metric) else tuple(getattr(value, "METRICS", ()))
+    if not offered or not all(isinstance(metric, Metric) for metric in offered):
+        raise UsageError("it offers no fsibench.metrics.Metric; give a Metric, or a module with a tuple METRICS")
+    return offered
+
+
+def score(prediction: Prediction, last: bool = True) -> dict[str, float]:
+    """Metrics by key; an infinite value means that the method diverged. Those that do not exist are left out."""
+    chosen = (metric for metric in known().values() if last or metric.looks == "every")
+    values = {metric.key: metric.compute(prediction) for metric in chosen}
     for name, value in values.items():
-        if not abs(value) < float("inf"):
+        if math.isinf(value):
             raise Diverged(f"{name} is {value}")
-    return values
-
-
-def pit_counts(predictive: Predictive, y: Tensor) -> tuple[int, ...]:
-    """How many probability integral transforms fall into each of `PIT_BINS` equal bins."""
-    pit = predictive.double().cdf(y.double())
-    bins = (pit * PIT_BINS).long().clamp(0, PIT_BINS - 1)
-    return tuple(torch.bincount(bins, minlength=PIT_BINS).tolist())
-
-
-def concatenate(parts: list[Predictive]) -> Predictive:
-    return Predictive(torch.cat([part.loc for part in parts], 1), torch.cat([part.scale for part in parts], 1))
+    return {name: value for name, value in values.items() if not math.isnan(value)}

@@ -14,7 +14,7 @@ a little below the smallest σₛ: fewer than S nodes often suffice, and the pai
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -167,6 +167,11 @@ class Predictive:
         # A(0, 2σ²) = 2σ/√π on the diagonal
         diagonal = self.scale.sum(0) * 2.0 / math.sqrt(math.pi)
         return (2.0 * off_diagonal + diagonal) / (2.0 * S * S)
+
+
+def concatenate(parts: Sequence[Predictive]) -> Predictive:
+    """Predictives of several pieces of x as one, in order."""
+    return Predictive(torch.cat([part.loc for part in parts], 1), torch.cat([part.scale for part in parts], 1))
 
 
 def crps_ensemble(draws: Tensor, y: Tensor, fair: bool = False) -> Tensor:

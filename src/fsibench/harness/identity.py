@@ -23,6 +23,7 @@ CORE_MODULES = (
     "fsibench.contract",
     "fsibench.predictive",
     "fsibench.metrics",
+    "fsibench.scoring",
     "fsibench.data.arrays",
     "fsibench.data.splits",
     "fsibench.data.standardise",

@@ -23,18 +23,21 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from fsibench import options, registry
 from fsibench.contract import Data, Meter, Method, Posterior
-from fsibench.data import Prepared, prepare
+from fsibench.data import Prepared, Standardiser, prepare
 from fsibench.errors import Diverged, UsageError
 from fsibench.harness import identity, panels
 from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded, Report
 from fsibench.harness.plan import Cell
-from fsibench.metrics import concatenate, pit_counts, score
-from fsibench.predictive import Predictive
+from fsibench.metrics import Prediction, score
+from fsibench.predictive import Predictive, concatenate
+from fsibench.scoring import MOST_JOINT_ROWS, NUM_JOINT_DRAWS, pit_counts
 
 # First evaluation instant in training seconds; further ones follow at equal ratios, shared by all entries.
 FIRST_INSTANT = 0.1
 # Test rows per call of `predict`: 500 components x 1000 rows x 50 hidden units are 100 MB in float32.
 ROWS_PER_PREDICT = 1000
+# Test rows per call of `draw` for joint scores, a multiple of their groups: exact draws of a process cost its cube.
+ROWS_PER_DRAW = 200
 # A cell whose training took this many times its CPU time shared its core with something else.
 CONTENTION_FACTOR = 1.25
 
@@ -123,7 +126,7 @@ class _Run:
             train = Data(self._tensor(prepared.train_x), self._tensor(prepared.train_y))
             test_x, test_y = self._tensor(prepared.test_x), torch.from_numpy(prepared.test_y)
             self.emit(_loaded(prepared))
-        last = self._pull(method, train, lambda posterior: self._look(posterior, prepared, test_x, test_y))
+        last = self._pull(method, train, lambda posterior, last: self._look(posterior, prepared, test_x, test_y, last))
         if self.keeps_functions(prepared):
             content = panels.payload(last, prepared, dataset, self.inducing, self.generator("functions"))
             self.emit(Artifact("functions", content))
@@ -134,7 +137,7 @@ class _Run:
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    def _pull(self, method: Method, train: Data, look: Callable[[Posterior], None]) -> Posterior:
+    def _pull(self, method: Method, train: Data, look: Callable[[Posterior, bool], None]) -> Posterior:
         """Pull `fit` until the budget is spent, looking when due and at the end; returns the last posterior."""
         clock = time.perf_counter if self.cell.clock == "wall" else time.process_time
         self.meter = meter = Meter(self.cell.seconds, self.cell.steps, clock)
@@ -155,27 +158,30 @@ class _Run:
                 meter.stop()
             if posterior is None:
                 raise UsageError(f"{self.cell.entry} yielded no posterior; `fit` must yield at least once.")
-            if meter.steps_done != self.last_step:
-                look(posterior)
+            # The last look is worth repeating where the fit turned out to be at its end: costly metrics wait for it.
+            if meter.steps_done != self.last_step or not training:
+                look(posterior, not training)
                 self.last_step = meter.steps_done
         assert posterior is not None
         return posterior
 
-    def _look(self, posterior: Posterior, prepared: Prepared, test_x: Tensor, test_y: Tensor) -> None:
+    def _look(self, posterior: Posterior, prepared: Prepared, test_x: Tensor, test_y: Tensor, last: bool) -> None:
         assert self.meter is not None
         standard = prepared.standardiser
         with self.evaluate, torch.no_grad():
             with self.predict:
                 predictive = self._predict(posterior, test_x)
             predictive = predictive.double().rescale(standard.y_scale, standard.y_mean)
+            require_distribution(predictive)
+            prediction = Prediction(predictive, test_y.double(), lambda: self._functions(posterior, test_x, standard))
             self.emit(
                 Evaluation(
                     step=self.meter.steps_done,
                     train_seconds=self.meter.elapsed,
                     wall_seconds=self.train.wall,
                     cpu_seconds=self.train.cpu,
-                    scores=score(predictive, test_y),
-                    pit=pit_counts(predictive, test_y),
+                    scores=score(prediction, last),
+                    pit=pit_counts(predictive, prediction.y),
                     trace=scalar_trace(posterior),
                 )
             )
@@ -192,6 +198,13 @@ class _Run:
         if predictive.num_points != len(x):
             raise UsageError(f"{self.cell.entry} predicted {predictive.num_points} points for {len(x)} test rows.")
         return predictive
+
+    def _functions(self, posterior: Posterior, x: Tensor, standard: Standardiser) -> Tensor:
+        """Coherent draws at the first test rows, in original units, [S, R]; coherent within each piece of rows."""
+        generator = self.generator("joint", self.meter.steps_done if self.meter else 0)
+        pieces = torch.split(x[:MOST_JOINT_ROWS], ROWS_PER_DRAW)
+        draws = torch.cat([posterior.draw(rows, NUM_JOINT_DRAWS, generator) for rows in pieces], 1)
+        return draws.detach().cpu().double() * standard.y_scale + standard.y_mean
 
     def generator(self, *purpose: object) -> torch.Generator:
         """A stream of its own for each entry, data set, split, repetition and purpose: no two methods share noise."""
@@ -245,6 +258,14 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
     elif device.type == "mps":
         torch.mps.synchronize()
+
+
+def require_distribution(predictive: Predictive) -> None:
+    """Refuse what is no distribution, by what is wrong with it."""
+    if not bool(torch.isfinite(predictive.loc).all()) or not bool(torch.isfinite(predictive.scale).all()):
+        raise Diverged("the predictive distribution is not finite")
+    if not bool((predictive.scale > 0).all()):
+        raise Diverged("the predictive distribution has a scale that is not positive")
 
 
 def scalar_trace(posterior: Posterior) -> dict[str, float]:
