@@ -189,8 +189,9 @@ def _left_out(dropped: pd.DataFrame) -> list[str]:
 def _read_curves(store: Store, cells: pd.DataFrame) -> tuple[Curves, Floats, list[dict[str, Any]]]:
     """One pass over the evaluations, which the store hands out by cell id: the order of `cells`."""
     position = {cell: index for index, cell in enumerate(cells["id"])}
-    column = {name: index for index, name in enumerate(CURVE_COLUMNS)}
-    numbers = ("step", "train_seconds", "cpu_seconds", "rmse", "ll", "crps", "sharpness")
+    metrics = store.metrics()
+    column = {name: index for index, name in enumerate((*CURVE_COLUMNS, *metrics))}
+    numbers = ("step", "train_seconds", "cpu_seconds", *(key for key in metrics if key != "calibration"))
     pieces: list[Floats] = []
     owners: list[npt.NDArray[np.int64]] = []
     last: dict[int, tuple[str, str]] = {}

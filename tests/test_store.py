@@ -53,7 +53,7 @@ def test_what_was_written_is_read_back_with_the_last_evaluation_as_final(tmp_pat
     filled(path)
     with Store.read(path) as store:
         frame = store.evaluations()
-        assert list(frame.columns) == list(EXPORT_COLUMNS)
+        assert list(frame.columns) == [*EXPORT_COLUMNS, "rmse", "ll", "crps", "sharpness"]
         assert frame["step"].tolist() == [1, 2, 3]
         assert frame["final"].tolist() == [0, 0, 1]
         assert store.evaluations(only_final=True)["step"].tolist() == [3]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -75,14 +76,19 @@ class Metric:
     looks: Literal["every", "last"] = "every"
 
     def __post_init__(self) -> None:
-        if not (self.key.isidentifier() and self.key.islower()):
-            raise UsageError(f"a metric's key must be a lower-case identifier, since it names a column; got {self.key!r}.")
-        if self.key in RESERVED_KEYS:
-            raise UsageError(f"the metric key {self.key!r} is taken by a column of the store; choose another.")
+        require_key(self.key)
 
 
 # Columns of the store's table of evaluations that are no metrics.
 RESERVED_KEYS = frozenset({"cell", "step", "train_seconds", "wall_seconds", "cpu_seconds", "pit", "trace", "final"})
+
+
+def require_key(key: str) -> None:
+    """A key names a column of the store and of exports."""
+    if not re.fullmatch("[a-z][a-z0-9_]{0,40}", key):
+        raise UsageError(f"a metric's key must be a short name of a-z, 0-9 and _, since it names a column; got {key!r}.")
+    if key in RESERVED_KEYS:
+        raise UsageError(f"the metric key {key!r} is taken by a column of the store; choose another.")
 
 
 METRICS = (

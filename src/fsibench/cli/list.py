@@ -13,7 +13,7 @@ OK = 0
 
 
 def add_parser(commands: Any) -> None:
-    parser = commands.add_parser("list", help="show methods, data sets or protocols")
+    parser = commands.add_parser("list", help="show methods, data sets, metrics or protocols")
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.set_defaults(handler=_list)
@@ -72,6 +72,23 @@ def protocols() -> list[dict[str, Any]]:
     ]
 
 
+def metrics() -> list[dict[str, Any]]:
+    from fsibench import metrics as found
+
+    rows = [
+        {
+            "key": metric.key,
+            "label": metric.label,
+            "unit": metric.unit,
+            "better": "larger" if metric.larger_is_better else "smaller",
+            "computed": f"{metric.looks} look",
+            "meaning": metric.meaning,
+        }
+        for metric in found.known().values()
+    ]
+    return rows + [{"key": name, "meaning": f"BROKEN: {error}"} for name, error in sorted(found.broken().items())]
+
+
 # Shown in full with --json; too wide for a terminal.
 WIDE = {"options", "citation", "paper", "licence", "columns", "sha256"}
 
@@ -83,4 +100,4 @@ def table(rows: list[dict[str, Any]]) -> str:
     return tabulate(shown, headers="keys", tablefmt="simple", maxcolwidths=60)
 
 
-KINDS = {"methods": methods, "datasets": datasets, "protocols": protocols}
+KINDS = {"methods": methods, "datasets": datasets, "metrics": metrics, "protocols": protocols}

@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fsibench.errors import FsibenchError
+from fsibench.errors import FsibenchError, UsageError
+from fsibench.metrics import require_key
 
 
 class MalformedMessage(FsibenchError):
@@ -88,6 +89,8 @@ def decode(text: str | bytes) -> tuple[str, Report]:
         cell, kind = content.pop("cell"), _KINDS[content.pop("kind")]
         if kind is Evaluation:
             content["pit"] = tuple(content["pit"])
+            for key in content["scores"]:
+                require_key(key)
         return str(cell), kind(**content)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, UsageError) as error:
         raise MalformedMessage(f"not a report of a cell: {type(error).__name__}: {error}") from None

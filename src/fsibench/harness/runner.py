@@ -154,6 +154,8 @@ class _Run:
                     training = not meter.exhausted
                     if not training or schedule.due():
                         break
+                else:
+                    training = False  # nothing more to come
                 synchronise(self.device)
                 meter.stop()
             if posterior is None:

@@ -20,6 +20,7 @@ import filelock
 from fsibench.errors import StoreError
 from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded
 from fsibench.harness.store import schema
+from fsibench.metrics import RESERVED_KEYS, known, require_key
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,13 +44,15 @@ FINAL_STATUSES = ("ok", "diverged", "error", "timeout", "oom")
 # two cells with equal coordinates; readers take the one that started last.
 COORDINATES = ("entry", "dataset", "scheme", "split", "seed", "budget", "clock", "device")
 
+# Columns of `Store.evaluations`; the store's metrics follow them.
 EXPORT_COLUMNS = (
     *("entry", "method", "note", "dataset", "scheme", "split", "seed", "budget", "clock", "device", "status"),
-    *("step", "train_seconds", "wall_seconds", "cpu_seconds", "rmse", "ll", "crps", "sharpness", "pit", "trace"),
+    *("step", "train_seconds", "wall_seconds", "cpu_seconds", "pit", "trace"),
     *("final", "cell", "message", "num_train", "num_test", "num_inputs", "peak_memory_mb", "contended"),
 )
 
-CURVE_COLUMNS = ("cell", "step", "train_seconds", "cpu_seconds", "rmse", "ll", "crps", "sharpness", "pit", "trace")
+# Columns of `Store.curve_chunks`; the store's metrics follow them.
+CURVE_COLUMNS = ("cell", "step", "train_seconds", "cpu_seconds", "pit", "trace")
 
 
 def now() -> str:
@@ -64,6 +67,7 @@ class Store:
         self._connection = connection
         self._lock = lock
         self._last_commit = time.monotonic()
+        self._metrics: set[str] | None = None
 
     @classmethod
     def create(cls, path: Path) -> Store:
@@ -150,8 +154,19 @@ class Store:
     def add_evaluation(self, cell: str, look: Evaluation) -> None:
         clocks = {key: getattr(look, key) for key in ("step", "train_seconds", "wall_seconds", "cpu_seconds")}
         texts = {"pit": json.dumps(look.pit), "trace": json.dumps(dict(look.trace))}
+        self._make_room_for(look.scores)
         self._insert("evaluations", {"cell": cell, **clocks, **look.scores, **texts})
         self.commit(force=False)
+
+    def _make_room_for(self, metrics: Iterable[str]) -> None:
+        """A column for each metric that the store has not met before."""
+        if self._metrics is None:
+            self._metrics = set(self.metrics())
+        for key in metrics:
+            if key not in self._metrics:
+                require_key(key)
+                self._connection.execute(f"ALTER TABLE evaluations ADD COLUMN {key} REAL")
+                self._metrics.add(key)
 
     def add_artifact(self, cell: str, artifact: Artifact) -> None:
         self._insert("artifacts", {"cell": cell, "kind": artifact.kind, "payload": json.dumps(artifact.content)})
@@ -176,6 +191,13 @@ class Store:
 
     # Reading -------------------------------------------------------------------------------------------------
 
+    def metrics(self) -> list[str]:
+        """Keys of the metrics that the store has a column for: in the order of the metric list, foreign ones last."""
+        columns = [row[1] for row in self._connection.execute("PRAGMA table_info(evaluations)")]
+        present = [column for column in columns if column not in RESERVED_KEYS]
+        order = list(known())
+        return sorted(present, key=lambda key: order.index(key) if key in order else len(order))
+
     def statuses(self, cells: Iterable[str]) -> dict[str, str]:
         """Status of those of the given cells that the store knows."""
         known = dict(self._connection.execute("SELECT id, status FROM cells"))
@@ -189,7 +211,7 @@ class Store:
         return frame.drop_duplicates(list(COORDINATES), keep="last", ignore_index=True)
 
     def evaluations(self, only_final: bool = False) -> pd.DataFrame:
-        """One row per evaluation with the cell's coordinates (`EXPORT_COLUMNS`); a cell without any has none."""
+        """One row per evaluation with the cell's coordinates (`EXPORT_COLUMNS`, then metrics); a cell without any has none."""
         import pandas as pd
 
         query = (
@@ -201,11 +223,12 @@ class Store:
         frame = pd.read_sql_query(query, self._connection)
         latest = frame.drop_duplicates([*COORDINATES], keep="last")["cell"]
         frame = frame[frame["cell"].isin(latest)]
-        return frame.loc[:, list(EXPORT_COLUMNS)].reset_index(drop=True)
+        return frame.loc[:, [*EXPORT_COLUMNS, *self.metrics()]].reset_index(drop=True)
 
     def curve_chunks(self, size: int = 50_000) -> Iterator[list[tuple[Any, ...]]]:
-        """Every evaluation as a row of `CURVE_COLUMNS`, by cell and step, in pieces that fit into memory."""
-        cursor = self._connection.execute(f"SELECT {', '.join(CURVE_COLUMNS)} FROM evaluations ORDER BY cell, step")
+        """Every evaluation as a row of `CURVE_COLUMNS` and metrics, by cell and step, in pieces that fit into memory."""
+        columns = ", ".join((*CURVE_COLUMNS, *self.metrics()))
+        cursor = self._connection.execute(f"SELECT {columns} FROM evaluations ORDER BY cell, step")
         while rows := cursor.fetchmany(size):
             yield rows
 
@@ -225,8 +248,8 @@ class Store:
             found = f"{len(rows)} cells begin" if rows else "no cell begins"
             raise StoreError(f"{found} with {prefix!r} in {self.path}; `fsibench store list` shows the ids.")
         cell = dict(zip([column[0] for column in cursor.description], rows[0], strict=True))
-        query = "SELECT step, train_seconds, cpu_seconds, rmse, ll, crps FROM evaluations WHERE cell = ? ORDER BY step"
-        names = ("step", "train_seconds", "cpu_seconds", "rmse", "ll", "crps")
+        names = ("step", "train_seconds", "cpu_seconds", *self.metrics())
+        query = f"SELECT {', '.join(names)} FROM evaluations WHERE cell = ? ORDER BY step"
         points = self._connection.execute(query, (cell["id"],)).fetchall()
         return {**cell, "evaluations": [dict(zip(names, point, strict=True)) for point in points]}
 
@@ -255,9 +278,11 @@ class Store:
             f" (SELECT 1 FROM main.cells m WHERE m.id = o.id AND (m.status IN ({finals}) OR o.status NOT IN ({finals})))"
         )
         execute("DELETE FROM main.cells WHERE id IN (SELECT id FROM taken)")
+        foreign = [row[1] for row in execute("PRAGMA other.table_info(evaluations)")]
+        self._make_room_for(column for column in foreign if column not in RESERVED_KEYS)
         for table, key in (("runs", "id"), ("cells", "id"), ("evaluations", "cell"), ("artifacts", "cell")):
             # By name: a store that was brought up to date has its newer columns last.
-            columns = [row[1] for row in execute(f"PRAGMA main.table_info({table})")]
+            columns = [row[1] for row in execute(f"PRAGMA other.table_info({table})")]
             moved = {"run": f"run + {offset}"} if table == "cells" else {}
             moved |= {"id": f"id + {offset}"} if table == "runs" else {}
             chosen = "" if table == "runs" else f"WHERE {key} IN (SELECT id FROM taken)"

@@ -2,7 +2,8 @@
 
     runs         one row per invocation: command, environment, machine calibration
     cells        one row per (entry, dataset, split, seed, budget): status, clocks, memory
-    evaluations  one row per look at a posterior: scores against step and training seconds
+    evaluations  one row per look at a posterior: scores against step and training seconds; one column per metric,
+                 further ones added when first seen, NULL where it was not computed or does not exist
     artifacts    small named payloads of a cell (JSON text), kept only when asked for
 """
 
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from fsibench.errors import StoreError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -42,8 +43,8 @@ CREATE TABLE cells (
 CREATE TABLE evaluations (
   cell TEXT NOT NULL REFERENCES cells(id) ON DELETE CASCADE, step INTEGER NOT NULL,
   train_seconds REAL NOT NULL, wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL,
-  rmse REAL NOT NULL, ll REAL NOT NULL, crps REAL NOT NULL, sharpness REAL NOT NULL,
   pit TEXT NOT NULL, trace TEXT NOT NULL, final INTEGER NOT NULL DEFAULT 0,
+  rmse REAL, ll REAL, crps REAL, sharpness REAL,
   PRIMARY KEY (cell, step)
 ) WITHOUT ROWID;
 CREATE TABLE artifacts (
@@ -74,6 +75,20 @@ MIGRATIONS = {
     ALTER TABLE cells ADD COLUMN worker TEXT;
     UPDATE cells SET budget_steps = CAST(budget AS INTEGER) WHERE budget LIKE '% steps';
     UPDATE cells SET budget_seconds = CAST(budget AS REAL) WHERE budget NOT LIKE '% steps';
+    """,
+    # The metrics become columns that may be empty; a table must be made anew for that.
+    3: """
+    ALTER TABLE evaluations RENAME TO evaluations_before;
+    CREATE TABLE evaluations (
+      cell TEXT NOT NULL REFERENCES cells(id) ON DELETE CASCADE, step INTEGER NOT NULL,
+      train_seconds REAL NOT NULL, wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL,
+      pit TEXT NOT NULL, trace TEXT NOT NULL, final INTEGER NOT NULL DEFAULT 0,
+      rmse REAL, ll REAL, crps REAL, sharpness REAL,
+      PRIMARY KEY (cell, step)
+    ) WITHOUT ROWID;
+    INSERT INTO evaluations SELECT cell, step, train_seconds, wall_seconds, cpu_seconds, pit, trace, final,
+      rmse, ll, crps, sharpness FROM evaluations_before;
+    DROP TABLE evaluations_before;
     """,
 }
 
