@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
-from fsibench.reports import statistics
-from fsibench.reports.looks import number, p_text, with_error
-from fsibench.reports.overview import Overview
-from fsibench.reports.results import CONDITION, METRICS, Results, load
+from fsibench.reports.analysis import statistics
+from fsibench.reports.analysis.overview import Overview
+from fsibench.reports.analysis.results import CONDITION, METRICS, Results, load
+from fsibench.reports.numbers import number, p_text, with_error
 from fsibench.reports.terminal import shorten
 
 KEYS = ["entry", "dataset", "split", "seed", *CONDITION]

@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 
 from fsibench.errors import UsageError
-from fsibench.reports import calibration, pages, ranking, statistics
-from fsibench.reports.anytime import Anytime
+from fsibench.reports.analysis import calibration, ranking, statistics
+from fsibench.reports.analysis.anytime import Anytime
+from fsibench.reports.analysis.report import Report
+from fsibench.reports.analysis.results import METRICS, SCORES, Floats
 from fsibench.reports.looks import Look, looks
-from fsibench.reports.results import METRICS, SCORES, Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,13 +52,13 @@ def check_formats(formats: Sequence[str]) -> None:
             raise UsageError(f"unknown figure format {name!r}; use {', '.join(FORMATS)} or none.")
 
 
-def write(site: pages.Site, folder: Path, formats: Sequence[str]) -> list[tuple[str, str]]:
+def write(report: Report, folder: Path, formats: Sequence[str]) -> list[tuple[str, str]]:
     """Draw every figure in every format; return (file, title) of the first format."""
-    if not formats or site.results.cells.empty:
+    if not formats or report.results.cells.empty:
         return []
     folder.mkdir(parents=True, exist_ok=True)
     drawn: list[tuple[str, str]] = []
-    for stem, title, draw in all_figures(site):
+    for stem, title, draw in all_figures(report):
         figure = draw()
         for name in formats:
             (folder / f"{stem}.{name}").write_bytes(render(figure, name))
@@ -65,27 +66,27 @@ def write(site: pages.Site, folder: Path, formats: Sequence[str]) -> list[tuple[
     return drawn
 
 
-def all_figures(site: pages.Site) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
+def all_figures(report: Report) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
     """(file stem, title, how to draw it) of every figure."""
-    style = looks(site.results.entries)
-    anytime = Anytime.per_dataset(site.results, 40)
-    names = file_stems(site.results.datasets)
-    for dataset in site.results.datasets if len(names) <= MOST_DATASETS else ():
+    style = looks(report.results.entries)
+    anytime = Anytime.per_dataset(report.results, 40)
+    names = file_stems(report.results.datasets)
+    for dataset in report.results.datasets if len(names) <= MOST_DATASETS else ():
         title = f"Scores on {dataset} against training seconds"
         yield f"convergence-{names[dataset]}", title, partial(curves, anytime, dataset, SCORES, style)
     for key in METRICS:
         label = METRICS[key].label
-        if not site.overview.blocks[key].values.empty:
+        if not report.overview.blocks[key].values.empty:
             title = f"Critical-difference diagram, {label}"
-            yield f"critical-difference-{key}", title, partial(critical_difference, site, key, style)
+            yield f"critical-difference-{key}", title, partial(critical_difference, report, key, style)
             title = f"Mean rank in {label} against training seconds"
-            yield f"rank-over-time-{key}", title, partial(rank_over_time, site, key, style)
+            yield f"rank-over-time-{key}", title, partial(rank_over_time, report, key, style)
         title = f"Share of {label} targets reached"
-        yield f"targets-{key}", title, partial(targets, site, key, style)
-    if site.calibrations:
-        yield "coverage", "Coverage of central intervals", partial(coverage, site, style)
-        yield "pit", "Histograms of the probability integral transform", partial(pit, site, style)
-    for panel in site.panels:
+        yield f"targets-{key}", title, partial(targets, report, key, style)
+    if report.calibrations:
+        yield "coverage", "Coverage of central intervals", partial(coverage, report, style)
+        yield "pit", "Histograms of the probability integral transform", partial(pit, report, style)
+    for panel in report.panels:
         title = f"Predictive and prior on {panel['dataset']}"
         yield f"functions-{names[panel['dataset']]}", title, partial(functions, panel, style)
         if any(column["inducing"] for column in panel["columns"]):
@@ -164,11 +165,11 @@ def curves(anytime: Anytime, dataset: str, keys: Sequence[str], style: Mapping[s
     return figure
 
 
-def targets(site: pages.Site, key: str, style: Mapping[str, Look]) -> Figure:
+def targets(report: Report, key: str, style: Mapping[str, Look]) -> Figure:
     """Share of (data set, split, target) triples reached against training seconds."""
     figure, (axes,) = new_figure(COLUMN_WIDTH * 1.3, 2.8)
-    shares = site.shares[key]
-    grid = next(iter(site.slider.grids.values()))
+    shares = report.shares[key]
+    grid = next(iter(report.slider.grids.values()))
     for entry, look in style.items():
         if entry in shares:
             plot(axes, grid, shares[entry], look, entry)
@@ -177,13 +178,13 @@ def targets(site: pages.Site, key: str, style: Mapping[str, Look]) -> Figure:
     return figure
 
 
-def rank_over_time(site: pages.Site, key: str, style: Mapping[str, Look]) -> Figure:
+def rank_over_time(report: Report, key: str, style: Mapping[str, Look]) -> Figure:
     """Mean rank over dataset x split if training had stopped at each time."""
     figure, (axes,) = new_figure(COLUMN_WIDTH * 1.3, 2.8)
-    grid, entries = next(iter(site.slider.grids.values())), site.overview.ranked
+    grid, entries = next(iter(report.slider.grids.values())), report.overview.ranked
     ranks = []
     for index in range(len(grid)):
-        table = site.results.table(site.slider.values(key)[:, index])
+        table = report.results.table(report.slider.values(key)[:, index])
         values = ranking.complete_blocks(table, entries=entries).values
         ranks.append(ranking.mean_rank(values, METRICS[key].larger_is_better).to_numpy())
     for entry, column in zip(entries, np.column_stack(ranks), strict=True):
@@ -193,16 +194,16 @@ def rank_over_time(site: pages.Site, key: str, style: Mapping[str, Look]) -> Fig
     return figure
 
 
-def pit(site: pages.Site, style: Mapping[str, Look]) -> Figure:
+def pit(report: Report, style: Mapping[str, Look]) -> Figure:
     """One histogram per entry, data sets with equal weight; flat is calibrated."""
-    entries = [entry for entry in style if any(key[1] == entry for key in site.calibrations)]
+    entries = [entry for entry in style if any(key[1] == entry for key in report.calibrations)]
     columns = min(len(entries), 5)
     rows = -(-len(entries) // columns)
     figure, panels = new_figure(TEXT_WIDTH, 1.2 * rows + 0.2, rows, columns)
     for axes in panels[len(entries) :]:
         axes.set_visible(False)
     for axes, entry in zip(panels, entries, strict=False):
-        density = np.mean([item.pit for key, item in site.calibrations.items() if key[1] == entry], axis=0)
+        density = np.mean([item.pit for key, item in report.calibrations.items() if key[1] == entry], axis=0)
         width = 1 / len(density)
         axes.bar((np.arange(len(density)) + 0.5) * width, density, width * 0.9, color=style[entry].colour)
         axes.axhline(1.0, color="black", lw=0.6, ls="--")
@@ -227,9 +228,9 @@ def inducing(panel: Mapping[str, Any], style: Mapping[str, Look]) -> Figure:
     return figure
 
 
-def critical_difference(site: pages.Site, key: str, style: Mapping[str, Look]) -> Figure:
+def critical_difference(report: Report, key: str, style: Mapping[str, Look]) -> Figure:
     """Demšar's diagram of the ranks of data set means."""
-    blocks = site.overview.blocks[key]
+    blocks = report.overview.blocks[key]
     ranks = ranking.ranks_of_dataset_means(blocks.values, METRICS[key].larger_is_better, blocks.constant)
     critical = statistics.nemenyi_critical_difference(max(ranks.shape[1], 2), len(ranks))
     ordered = ranks.mean().sort_values(kind="stable")
@@ -265,9 +266,9 @@ def _names(axes: Axes, ordered: pd.Series, style: Mapping[str, Look], half: int,
         axes.text(end - 0.05 if left else end + 0.05, y, text, ha="right" if left else "left", va="center", fontsize=7)
 
 
-def coverage(site: pages.Site, style: Mapping[str, Look]) -> Figure:
+def coverage(report: Report, style: Mapping[str, Look]) -> Figure:
     """Coverage against promise, one panel per data set."""
-    datasets = site.results.datasets[:MOST_DATASETS]
+    datasets = report.results.datasets[:MOST_DATASETS]
     columns = min(len(datasets), 4)
     rows = -(-len(datasets) // columns)
     figure, panels = new_figure(TEXT_WIDTH, 1.9 * rows + 0.5, rows, columns)
@@ -276,7 +277,7 @@ def coverage(site: pages.Site, style: Mapping[str, Look]) -> Figure:
     for axes, dataset in zip(panels, datasets, strict=False):
         axes.plot([0, 1], [0, 1], color="grey", lw=0.6)
         for entry, look in style.items():
-            item = site.calibrations.get((dataset, entry))
+            item = report.calibrations.get((dataset, entry))
             if item is not None:
                 plot(axes, np.array([0, *calibration.LEVELS, 1]), np.array([0, *item.coverage, 1]), look, entry)
         axes.set_title(escape(dataset), fontsize=8)

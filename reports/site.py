@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from fsibench.reports import figures, pages, tables
-from fsibench.reports.overview import Overview
-from fsibench.reports.results import load
+from fsibench.errors import UsageError
+from fsibench.reports import figures, markdown, tables
+from fsibench.reports.analysis.report import Report
+from fsibench.reports.pages import Page, Sheets, all_pages
 
-Page = Callable[[pages.Site], dict[str, Any]]
-PAGES: Mapping[str, Page] = {
-    "index.html": pages.leaderboard,
-    "convergence.html": pages.convergence,
-    "calibration.html": pages.calibration_page,
-    "statistics.html": pages.statistics_page,
-    "functions.html": pages.functions_page,
-    "ledger.html": pages.ledger_page,
-    "run.html": pages.run_page,
-}
+SHARED_SCRIPTS = ("tools.js", "tables.js", "charts.js")
 
 
 def build(
@@ -35,56 +27,47 @@ def build(
     """Write the whole site; return the path of its first page. `formats`: figures as svg, pdf, png, or none of them."""
     store_path, out_dir = Path(store_path), Path(out_dir)
     figures.check_formats(formats)
-    site = pages.Site(Overview(load(store_path, where)), store_path, dict(where or {}))
+    report = Report.read(store_path, where)
     out_dir.mkdir(parents=True, exist_ok=True)
-    templates = _templates()
-    for file, _ in site.navigation():
-        content = PAGES[file](site)
-        text = templates.get_template(f"{Path(file).stem}.html.j2").render(**_frame(site, file), **content)
-        (out_dir / file).write_text(text, encoding="utf-8")
-    tables.write(site, out_dir / "tables")
-    drawn = figures.write(site, out_dir / "figures", formats)
-    (out_dir / "report.md").write_text(markdown(site, drawn), encoding="utf-8")
+    write_pages(report, out_dir)
+    tables.write(report, out_dir / "tables")
+    drawn = figures.write(report, out_dir / "figures", formats)
+    (out_dir / "report.md").write_text(markdown.document(report, drawn), encoding="utf-8")
     return out_dir / "index.html"
 
 
-def _frame(site: pages.Site, file: str) -> dict[str, Any]:
+def write_pages(report: Report, out_dir: Path) -> None:
+    made = [(page, page.sheets(report)) for page in all_pages()]
+    frame = _frame(report, made)
+    for page, sheets in made:
+        template = _template(page)
+        for file, content in sheets.items():
+            text = template.render(**frame, this_file=file, scripts=page.scripts(), **content)
+            (out_dir / file).write_text(text, encoding="utf-8")
+
+
+def _frame(report: Report, made: Sequence[tuple[Page, Sheets]]) -> dict[str, Any]:
     """What the base template needs on every page."""
+    files = [file for _, sheets in made for file in sheets]
+    for file in {file for file in files if files.count(file) > 1}:
+        raise UsageError(f"two pages write {file}; rename the one of the plugin.")
     return {
-        "title": f"fsibench: {site.store_path.stem}",
-        "navigation": site.navigation(),
-        "this_file": file,
+        "title": f"fsibench: {report.store_path.stem}",
+        "navigation": [(next(iter(sheets)), page.title) for page, sheets in made if sheets],
         "version": importlib.metadata.version("fsibench"),
-        "source": site.store_path.name,
-        "style": _read("style.css"),
-        "script": _read("app.js"),
+        "source": report.store_path.name,
+        "style": _shared("style.css"),
+        "shared_scripts": [_shared(name) for name in SHARED_SCRIPTS],
     }
 
 
-def _templates() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FunctionLoader(_read), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+def _template(page: Page) -> jinja2.Template:
+    texts = {"base": _shared("base.html.j2"), "page": page.template_text()}
+    environment = jinja2.Environment(
+        loader=jinja2.DictLoader(texts), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
+    return environment.get_template("page")
 
 
-def _read(name: str) -> str:
-    return (resources.files("fsibench.reports") / "templates" / name).read_text(encoding="utf-8")
-
-
-def markdown(site: pages.Site, drawn: Sequence[tuple[str, str]]) -> str:
-    """The report as one Markdown file: ranking, scores, figures, failures, how to reproduce."""
-    overview = site.overview
-    run = pages.run_page(site)
-    parts = [f"# fsibench: {site.store_path.stem}", pages.conditions_sentence(site.results.cells)]
-    parts += [f"- {sentence}" for sentence in overview.caveats]
-    parts += ["## Ranking", "Mean rank: over dataset × split. Rank of means: over data sets. Lower is better."]
-    parts.append(tables.markdown(pages.board_rows(overview), ["entry", *pages.board_heads()]))
-    for table in site.score_tables.values():
-        parts += [f"## {table['title']}", table["caption"], tables.markdown(table["rows"], ["entry", *table["heads"]])]
-    if drawn:
-        parts += ["## Figures", *(f"![{title}](figures/{file})" for file, title in drawn)]
-    rows = [[row[key] for key in ("entry", "dataset", "split", "status", "message")] for row in run["failures"]]
-    heads = ["entry", "data set", "split", "status", "message"]
-    parts += ["## Failures", tables.markdown(rows, heads) if rows else "None."]
-    parts += ["## Reproduce", *(f"```\n{item['command']}\n```\n\n```json\n{item['environment']}\n```" for item in run["runs"])]
-    return "\n\n".join(part for part in parts if part) + "\n"
+def _shared(name: str) -> str:
+    return (resources.files("fsibench.reports.pages") / "shared" / name).read_text(encoding="utf-8")

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-from tabulate import tabulate
 
-from fsibench.reports import pages, ranking, statistics
-from fsibench.reports.calibration import table as calibration_table
-from fsibench.reports.looks import with_error
-from fsibench.reports.overview import Overview, failure_rule
-from fsibench.reports.results import METRICS
+from fsibench.reports import markdown
+from fsibench.reports.analysis import ranking, statistics
+from fsibench.reports.analysis.calibration import table as calibration_table
+from fsibench.reports.analysis.failures import failure_table
+from fsibench.reports.analysis.overview import Overview, failure_rule
+from fsibench.reports.analysis.report import Report
+from fsibench.reports.analysis.results import METRICS
+from fsibench.reports.numbers import with_error
+from fsibench.reports.texts import entry_name, score_table
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -45,7 +48,7 @@ def latex_scores(overview: Overview, key: str) -> str:
     entries, datasets = [str(entry) for entry in overview.board.index], overview.results.datasets
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_caption(overview, key)}}}", rf"\label{{tab:{key}}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * len(entries)}}}", r"\toprule"]
-    names = [latex_text(pages.entry_name(entry, overview.board.loc[entry])) for entry in entries]
+    names = [latex_text(entry_name(entry, overview.board.loc[entry])) for entry in entries]
     lines += [" & ".join(["data set", *names]) + r" \\", r"\midrule"]
     for dataset in datasets:
         lines.append(" & ".join([latex_text(dataset), *_latex_row(overview, dataset, entries, key)]) + r" \\")
@@ -100,41 +103,30 @@ def latex_document(keys: Sequence[str]) -> str:
     )
 
 
-def markdown(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:
-    """A Markdown table; pipes and line ends in names cannot break it."""
-    safe = [[_markdown_text(cell) for cell in row] for row in rows]
-    return tabulate(safe, [_markdown_text(head) for head in heads], "github", disable_numparse=True)
-
-
-def _markdown_text(text: object) -> str:
-    shown = str(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\r", "")
-    return shown.replace("\n", " ")
-
-
-def frames(site: pages.Site) -> dict[str, pd.DataFrame]:
+def frames(report: Report) -> dict[str, pd.DataFrame]:
     """Every table of the site with full precision, by file name."""
-    overview = site.overview
+    overview = report.overview
     found = {"leaderboard": overview.board.rename_axis("entry").reset_index()}
     scores = [overview.summaries[key].reset_index().assign(metric=key) for key in METRICS]
     found["scores"] = pd.concat(scores, ignore_index=True)
-    found["pairs"] = pd.concat([site.pairs[key].assign(metric=key) for key in METRICS], ignore_index=True)
-    found["calibration"] = calibration_table(site.calibrations)
-    found["failures"] = pages.failure_table(site.results)
-    found["ledger"] = pd.DataFrame([vars(line) for line in site.ledger])
+    found["pairs"] = pd.concat([report.pairs[key].assign(metric=key) for key in METRICS], ignore_index=True)
+    found["calibration"] = calibration_table(report.calibrations)
+    found["failures"] = failure_table(report.results)
+    found["ledger"] = pd.DataFrame([vars(line) for line in report.ledger])
     ranked = {key: ranking.ranks(part.values, METRICS[key].larger_is_better) for key, part in overview.blocks.items()}
     stability = [statistics.leave_one_dataset_out(part).assign(metric=key) for key, part in ranked.items() if len(part)]
     found["leave_one_out"] = pd.concat(stability).reset_index() if stability else pd.DataFrame()
     return found
 
 
-def write(site: pages.Site, folder: Path) -> None:
+def write(report: Report, folder: Path) -> None:
     """All tables as CSV, the score tables also as LaTeX and Markdown."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, frame in frames(site).items():
+    for name, frame in frames(report).items():
         frame.to_csv(folder / f"{name}.csv", index=False)
     for key in METRICS:
-        (folder / f"scores-{key}.tex").write_text(latex_scores(site.overview, key), encoding="utf-8")
-        shown = site.score_tables[key]
-        text = f"{shown['caption']}\n\n{markdown(shown['rows'], ['entry', *shown['heads']])}\n"
+        (folder / f"scores-{key}.tex").write_text(latex_scores(report.overview, key), encoding="utf-8")
+        shown = score_table(report.overview, key)
+        text = f"{shown['caption']}\n\n{markdown.table(shown['rows'], ['entry', *shown['heads']])}\n"
         (folder / f"scores-{key}.md").write_text(text, encoding="utf-8")
     (folder / "all.tex").write_text(latex_document(list(METRICS)), encoding="utf-8")

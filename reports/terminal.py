@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
-from fsibench.reports.overview import Overview, count
-from fsibench.reports.results import SCORES, Results, load
+from fsibench.reports.analysis.overview import Overview, count
+from fsibench.reports.analysis.results import SCORES, Results, load
 
 WIDEST_NAME = 34
 

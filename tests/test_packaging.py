@@ -20,18 +20,33 @@ def test_every_module_of_a_mapped_folder_is_installed(folder: str) -> None:
         importlib.import_module(f"fsibench.{folder}.{name.removesuffix('.py')}")
 
 
-@pytest.mark.parametrize(("package", "folder"), [("fsibench.datasets", "datasets"), ("fsibench.reports", "reports")])
-@pytest.mark.parametrize("kind", ["data", "templates"])
-def test_every_data_file_and_template_is_installed(package: str, folder: str, kind: str) -> None:
-    for path in (ROOT / folder / kind).glob("*"):
-        assert (resources.files(package) / kind / path.name).is_file(), path.name
+@pytest.mark.parametrize("folder", ["datasets", "reports"])
+def test_every_data_file_is_installed(folder: str) -> None:
+    for path in (ROOT / folder / "data").glob("*"):
+        assert (resources.files(f"fsibench.{folder}") / "data" / path.name).is_file(), path.name
+
+
+def test_every_file_of_a_page_is_installed() -> None:
+    installed = resources.files("fsibench.reports.pages")
+    for path in (ROOT / "reports" / "pages").glob("*/*.*"):
+        assert (installed / path.parent.name / path.name).is_file(), path
+
+
+def test_every_report_package_is_listed_or_a_page() -> None:
+    import tomllib
+
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {path.parent.relative_to(ROOT) for path in (ROOT / "reports").rglob("__init__.py")}
+    packages = {f"fsibench.{'.'.join(folder.parts)}" for folder in folders}
+    assert {name for name in packages if not name.startswith("fsibench.reports.pages.")} <= set(settings)
 
 
 def test_every_package_of_the_source_tree_is_listed() -> None:
     import tomllib
 
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    found = {"fsibench", "fsibench.methods", "fsibench.datasets", "fsibench.reports"}
+    found = {"fsibench", "fsibench.methods", "fsibench.datasets"}
+    found |= {name for name in settings if name.startswith("fsibench.reports")}
     for path in (ROOT / "src" / "fsibench").rglob("__init__.py"):
         found.add(".".join(path.parent.relative_to(ROOT / "src").parts))
     assert set(settings) == found

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from fsibench.reports import anytime, pages, ranking, results, site
+from fsibench.reports import site
+from fsibench.reports.analysis import anytime, ranking, results
+from fsibench.reports.analysis.overview import Overview
+from fsibench.reports.analysis.report import Report
 from fsibench.reports.looks import looks
-from fsibench.reports.overview import Overview
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = os.environ.get("FSIBENCH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install i
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 # The first is the best entry, so that the longest name appears in every sentence and chart.
 HOSTILE = ("long" * 60, "<script>window.hurt=1</script>", "<img src=x onerror=window.hurt=2>", "quote\"'`${x}\\", "名前 مرحبا Ω")
+PAGES = ("index", "convergence", "calibration", "statistics", "functions", "ledger", "run")
 
 Open = Callable[..., Any]
 
@@ -78,7 +81,7 @@ def board_ranks(page: Any) -> dict[str, float]:
     return {str(name): float(value) for name, value in zip(names, values, strict=True) if value != "–"}
 
 
-@pytest.mark.parametrize("name", [Path(file).stem for file in site.PAGES])
+@pytest.mark.parametrize("name", PAGES)
 def test_every_page_opens_without_an_error(open_page: Open, name: str) -> None:
     page = open_page(name)
     assert page.locator("h1").inner_text()
@@ -117,7 +120,7 @@ def test_means_on_the_page_are_those_of_the_store(open_page: Open, full_store: P
 
 def test_the_budget_slider_ranks_at_that_time(open_page: Open, full_store: Path) -> None:
     page, overview = open_page("index"), Overview(results.load(full_store))
-    overview_site = pages.Site(overview, full_store, {})
+    overview_site = Report(overview, full_store, {})
     grid: anytime.Anytime = overview_site.slider
     page.check("input[name=metric][value=rmse]", force=True)
     texts = []

@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 from fsibench.datasets import synthetic
-from fsibench.reports import ledger, plausibility, results
-from fsibench.reports.overview import Overview
+from fsibench.reports.analysis import ledger, plausibility, results
+from fsibench.reports.analysis.overview import Overview
 
 MakeStore = Callable[..., Path]
 

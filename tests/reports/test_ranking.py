@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsibench.reports import ranking
+from fsibench.reports.analysis import ranking
 
 
 def long_table(rows: list[tuple[str, str, int, float]]) -> pd.DataFrame:

@@ -11,9 +11,9 @@ import pytest
 
 from fsibench.errors import UsageError
 from fsibench.harness.store import Store
-from fsibench.reports import results, statistics
-from fsibench.reports.anytime import NUM_TARGETS, Anytime, quartiles, shares_of_targets, time_grid
-from fsibench.reports.overview import Overview
+from fsibench.reports.analysis import results, statistics
+from fsibench.reports.analysis.anytime import NUM_TARGETS, Anytime, quartiles, shares_of_targets, time_grid
+from fsibench.reports.analysis.overview import Overview
 
 MakeStore = Callable[..., Path]
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fsibench.reports import ranking, statistics
+from fsibench.reports.analysis import ranking, statistics
 
 # Demšar (2006), Table 6: AUC of C4.5 with and without tuning of m and cf, on 14 data sets. Two values of the 13th row
 # are both printed as 0.975 and ranked 2 and 3; the fourth decimal here says so.

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fsibench.reports import plausibility, ranking
-from fsibench.reports.looks import number, with_error
-from fsibench.reports.overview import Overview
-from fsibench.reports.results import METRICS, SCORES, Results
+from fsibench.reports.analysis import plausibility, ranking
+from fsibench.reports.analysis.overview import Overview
+from fsibench.reports.analysis.results import METRICS, SCORES, Results
+from fsibench.reports.numbers import number, with_error
 
 VERDICTS = ("reproduced", "better", "worse", "implausible as printed", "variant", "not comparable", "not run")
 # Fewer splits or seconds than this say nothing about a published number.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fsibench.reports import statistics
-from fsibench.reports.overview import Overview
-from fsibench.reports.results import Floats, calibration_error
+from fsibench.reports.analysis import statistics
+from fsibench.reports.analysis.overview import Overview
+from fsibench.reports.analysis.results import Floats, calibration_error
 
 # Twenty bins give the coverage of every central interval of 10 %, 20 %, ... exactly.
 LEVELS = np.arange(1, 10) / 10

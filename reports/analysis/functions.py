@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from fsibench.harness.store import Store
-from fsibench.reports.results import Floats, Results
+from fsibench.reports.analysis.results import Floats, Results
 
 MOST_POINTS, MOST_DRAWS, MOST_SAMPLES, MOST_TRAIN, MOST_LOOKS = 81, 10, 12, 300, 25
 # Central 90 % of a Gaussian component.

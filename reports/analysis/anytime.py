@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fsibench.reports import statistics
-from fsibench.reports.overview import Overview
-from fsibench.reports.ranking import CONSTANT
-from fsibench.reports.results import METRICS, Floats, Results
+from fsibench.reports.analysis import statistics
+from fsibench.reports.analysis.overview import Overview
+from fsibench.reports.analysis.ranking import CONSTANT
+from fsibench.reports.analysis.results import METRICS, Floats, Results
 
 # The first look at a fast method can come after microseconds; this much before the end is early enough.
 EARLIEST_SHARE = 1e-4

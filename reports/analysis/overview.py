@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fsibench.reports import plausibility, ranking
-from fsibench.reports.results import METRICS, Results
+from fsibench.reports.analysis import plausibility, ranking
+from fsibench.reports.analysis.results import METRICS, Results
 
 # Trace entries by which a method says that its own result should not be trusted.
 DIAGNOSTICS_FAILED = "diagnostics_failed"

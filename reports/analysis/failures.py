@@ -1,0 +1,33 @@
+"""Cells that ended badly, and cells whose method distrusts its own result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from fsibench.reports.analysis.overview import DIAGNOSTICS_FAILED
+from fsibench.reports.numbers import number
+
+
+def doubtful_rows(results: Any) -> list[dict[str, Any]]:
+    """Cells whose method distrusts its own result, with what it reported."""
+    rows = [
+        {**cell, "trace": ", ".join(f"{key} {trace_text(value)}" for key, value in results.traces[index].items())}
+        for index, cell in enumerate(results.cells[["entry", "dataset", "split"]].to_dict("records"))
+        if results.traces[index].get(DIAGNOSTICS_FAILED)
+    ]
+    return sorted(rows, key=lambda row: (row["entry"], row["dataset"], row["split"]))
+
+
+def trace_text(value: object) -> str:
+    return number(value) if isinstance(value, float) else str(value).lower()
+
+
+def failure_table(results: Any) -> pd.DataFrame:
+    """Cells without a usable end: entry, dataset, split, status, seconds, message, traceback."""
+    bad = results.failed | ~results.finished
+    cells = results.cells[bad]
+    table = cells[["entry", "dataset", "split", "status", "message", "traceback"]].fillna("")
+    table = table.assign(seconds=[number(value, 3) for value in results.end_seconds[bad]])
+    return table.sort_values(["entry", "dataset", "split"], kind="stable", ignore_index=True)

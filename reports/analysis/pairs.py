@@ -1,0 +1,32 @@
+"""Every pair of entries on every data set, and data set means that can be compared across data sets."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from fsibench.reports.analysis import ranking, statistics
+from fsibench.reports.analysis.overview import Overview
+
+
+def pairwise(overview: Overview, key: str) -> pd.DataFrame:
+    """Corrected paired tests on every data set, all pairs; Holm's adjustment is within a data set."""
+    blocks = overview.blocks[key]
+    over_seeds = ranking.impute(blocks.values, blocks.constant).groupby(level=["dataset", "split"]).mean()
+    tables = []
+    for dataset, values in over_seeds.groupby(level="dataset"):
+        table = statistics.paired_differences(values, overview.test_to_train[str(dataset)])
+        tables.append(table.assign(dataset=dataset))
+    if not tables:
+        return pd.DataFrame()
+    tested: pd.DataFrame = statistics.with_p_values(pd.concat(tables, ignore_index=True), families="dataset")
+    return tested
+
+
+def scaled_means(overview: Overview, key: str) -> pd.DataFrame:
+    """Data set means without units: errors over the target's sd, LL as it is (a change of unit shifts all entries)."""
+    blocks, cells = overview.blocks[key], overview.results.cells
+    means: pd.DataFrame = ranking.dataset_means(blocks.values, blocks.constant)
+    if key in ("ll", "calibration"):
+        return means
+    scale = cells["target_scale"].astype(float).groupby(cells["dataset"]).mean().reindex(means.index)
+    return means.div(scale.where(scale > 0, 1.0), axis=0)

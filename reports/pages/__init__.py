@@ -1,0 +1,108 @@
+"""Pages of the site, one folder each: Python, template (`page.html.j2`) and scripts (`*.js`) together.
+
+A page is found by its folder here, or by the entry-point group `fsibench.pages` of an installed package. Either way the
+value is a module with a `PAGE` (or the Page itself). `sheets` returns the files that the page writes, mostly one:
+file name -> what its template needs, with `page_title` and, for the scripts, `data`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import math
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from fsibench.errors import UsageError
+from fsibench.reports.analysis.report import Report
+from fsibench.reports.analysis.results import METRICS, Floats
+from fsibench.reports.looks import looks
+
+GROUP = "fsibench.pages"
+Sheets = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Page:
+    """One kind of page. `package` holds its template and scripts; a page without a file of its own gives `template`."""
+
+    title: str
+    order: int  # place in the navigation
+    sheets: Callable[[Report], Sheets]
+    package: str = ""
+    template: str = ""
+
+    def template_text(self) -> str:
+        if self.template:
+            return self.template
+        return (resources.files(self.package) / "page.html.j2").read_text(encoding="utf-8")
+
+    def scripts(self) -> list[str]:
+        """Texts of the page's own scripts, by name; the last one draws."""
+        if not self.package:
+            return []
+        files = sorted(resources.files(self.package).iterdir(), key=lambda item: item.name)
+        return [item.read_text(encoding="utf-8") for item in files if item.name.endswith(".js")]
+
+
+def single(file: str, content: Callable[[Report], Mapping[str, Any]]) -> Callable[[Report], Sheets]:
+    """Sheets of a page that is one file."""
+    return lambda report: {file: content(report)}
+
+
+def all_pages() -> list[Page]:
+    """Every page of the package and of installed plugins, in the order of the navigation."""
+    return sorted(_found(), key=lambda page: (page.order, page.title))
+
+
+def _found() -> Iterator[Page]:
+    for info in pkgutil.iter_modules(__path__):
+        yield importlib.import_module(f"{__name__}.{info.name}").PAGE
+    for point in importlib.metadata.entry_points(group=GROUP):
+        value = point.load()
+        page = getattr(value, "PAGE", value)
+        if not isinstance(page, Page):
+            raise UsageError(f"the entry point {point.name!r} of {GROUP} gives no page; it must name a Page or a module with PAGE.")
+        yield page
+
+
+def common(report: Report) -> dict[str, Any]:
+    """What the scripts of every page need: entries with their looks, data sets, metrics."""
+    results, board = report.results, report.overview.board
+    style = looks(results.entries)
+    entries = [
+        {
+            "name": entry,
+            "colour": style[entry].colour,
+            "dash": list(style[entry].dash),
+            "note": results.notes.get(entry, ""),
+            "doubtful": int(board.loc[entry, "doubtful"]),
+        }
+        for entry in results.entries
+    ]
+    return {"entries": entries, "datasets": results.datasets, "metrics": metrics()}
+
+
+def metrics() -> list[dict[str, Any]]:
+    return [
+        {
+            "key": metric.key,
+            "label": metric.label,
+            "larger": metric.larger_is_better,
+            "direction": metric.direction,
+            "explanation": metric.explanation,
+        }
+        for metric in METRICS.values()
+    ]
+
+
+def plain(values: Floats | None) -> Any:
+    """Nested lists with five significant digits and null for NaN."""
+    if values is None:
+        return None
+    if values.ndim > 1:
+        return [plain(row) for row in values]
+    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]

@@ -1,0 +1,40 @@
+"""Published numbers beside ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fsibench.reports.analysis import ledger, plausibility
+from fsibench.reports.analysis.report import Report
+from fsibench.reports.analysis.results import METRICS
+from fsibench.reports.numbers import number
+from fsibench.reports.pages import Page, single
+
+TONES = {"better": "good", "worse": "bad", "implausible as printed": "warn"}
+
+
+def ledger_page(report: Report) -> dict[str, Any]:
+    lines = report.ledger
+    shown = [
+        {**vars(line), "metric": METRICS[line.metric].label, "tone": TONES.get(line.verdict, "")} for line in lines
+    ]
+    return {
+        "page_title": "Published numbers",
+        "counts": ledger.counts(lines),
+        "banner": ledger.banner(lines),
+        "published_doubts": doubt_rows(ledger.published_doubts(ledger.published())),
+        "own_doubts": doubt_rows(ledger.own_doubts(report.overview)),
+        "lines": shown,
+        "data": {},
+    }
+
+
+def doubt_rows(doubts: list[plausibility.Doubt]) -> list[list[str]]:
+    return [
+        [doubt.dataset, METRICS[doubt.metric].label, doubt.method, doubt.check, doubt.explanation,
+         "–" if doubt.reading is None else number(doubt.reading, 3)]
+        for doubt in doubts
+    ]  # fmt: skip
+
+
+PAGE = Page("Published numbers", 60, single("ledger.html", ledger_page), __name__)

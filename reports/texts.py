@@ -1,0 +1,79 @@
+"""The leaderboard and the score tables as text: what pages without a script, Markdown and LaTeX print."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fsibench.reports.analysis import ranking
+from fsibench.reports.analysis.overview import Overview, failure_rule
+from fsibench.reports.analysis.results import METRICS
+from fsibench.reports.numbers import number, with_error
+
+
+def conditions_sentence(cells: pd.DataFrame) -> str:
+    names = {"scheme": "split scheme", "budget": "budget", "clock": "clock", "device": "device"}
+    parts = [f"{label} {', '.join(sorted(cells[key].unique()))}" for key, label in names.items() if len(cells)]
+    return f"Conditions: {'; '.join(parts)}." if parts else ""
+
+
+def board_heads() -> list[str]:
+    ranks = [f"{METRICS[key].label}: {kind}" for key in METRICS for kind in ("mean rank", "rank of means")]
+    return [*ranks, "failed", "training seconds", "CPU seconds", "peak memory, MB"]
+
+
+def board_rows(overview: Overview) -> list[list[str]]:
+    """The leaderboard at the end of the budget, as text: the page without JavaScript, and Markdown."""
+    rows = []
+    for entry, row in overview.board.iterrows():
+        ranks = [row[f"{kind}_{key}"] for key in METRICS for kind in ("mean_rank", "rank_of_means")]
+        texts = ["–" if np.isnan(rank) else f"{rank:.2f}" for rank in ranks]
+        failed = f"{row['failed']} of {row['cells']}" if row["failed"] else "0"
+        costs = [number(float(row[name]), 3) for name in ("train_seconds", "cpu_seconds", "peak_memory_mb")]
+        rows.append([entry_name(str(entry), row), *texts, failed, *costs])
+    return rows
+
+
+def entry_name(entry: str, row: pd.Series) -> str:
+    """The entry with what must be seen wherever it is listed: its note and a warning."""
+    note = f" ({row['note']})" if row["note"] else ""
+    return entry + note + (" ⚠ diagnostics failed" if row["doubtful"] else "")
+
+
+def score_table(overview: Overview, key: str) -> dict[str, Any]:
+    """Data set means of one metric as text, entries in the order of the leaderboard."""
+    metric, scores, datasets = METRICS[key], overview.scores[key], overview.results.datasets
+    rows = [
+        [entry_name(str(entry), row), *(score_text(scores.get((dataset, str(entry)))) for dataset in datasets)]
+        for entry, row in overview.board.iterrows()
+    ]
+    rule = failure_rule(ranking.CONSTANT in overview.results.entries)
+    caption = (
+        f"Mean ± standard error over splits of the {metric.explanation}; {metric.direction}. "
+        f"† contains failed cells: {rule}"
+    )
+    return {"key": key, "title": metric.label, "caption": caption, "heads": datasets, "rows": rows}
+
+
+def score_text(cell: Mapping[str, float] | None) -> str:
+    if cell is None or math.isnan(cell["mean"]):
+        return "failed" if cell is not None and cell["failed"] else "–"
+    mean, error = with_error(cell["mean"], cell["standard_error"])
+    return f"{mean} ± {error}" + (" †" if cell["failed"] else "")
+
+
+def run_texts(run: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": run["id"],
+        "started": run["started"],
+        "outcome": run["outcome"],
+        "command": shlex.join(run["command"]),
+        "environment": json.dumps(run["environment"], indent=1, ensure_ascii=False),
+        "protocol": json.dumps(run["protocol"], indent=1, ensure_ascii=False),
+    }
