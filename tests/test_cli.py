@@ -179,6 +179,11 @@ MISTAKES = [
     (["run", "smoke", "--methods", "bbb[learning_rate=fast]"], "must be a finite number; got 'fast'"),
     (["run", "smoke", "--datasets", "yatch"], "unknown dataset 'yatch'; did you mean 'yacht'?"),
     (["run", "smoke", "--budget=-3s"], "a budget must be positive; got '-3s'"),
+    (["run", "smoke", "--budget", "-5s"], "a budget must be positive; got '-5s'"),
+    (["run", "smoke", "--time-limit", "-.5m"], "a budget must be positive; got '-.5m'"),
+    (["run", "smoke", "--steps", "-3"], "steps must be at least 1; got -3"),
+    (["run", "smoke", "--seed", "9" * 24], "steps and seeds must be at most 9223372036854775807; got 999"),
+    (["run", "smoke", "--memory-limit", "-1"], "--memory-limit must be positive; got -1"),
     (["run", "smoke", "--budget", "soon"], "cannot read the budget 'soon'"),
     (["run", "smoke", "--steps", "0"], "steps must be at least 1; got 0"),
     (["run", "smoke", "--splits", "0"], "splits must be between 1 and 20; got 0"),
@@ -186,7 +191,7 @@ MISTAKES = [
     (["run", "smoke", "--device", "abacus"], "unknown device 'abacus'"),
     (["run", "smoke", "--store", "/proc/none/s.sqlite"], "cannot be written"),
     (["run", "broken.toml"], "not valid TOML"),
-    (["run", "smoke", "--store", "notes.txt"], "cannot be used"),
+    (["run", "smoke", "--store", "notes.txt"], "notes.txt is not a fsibench store"),
     (["run", "smoke", "--store", "old.sqlite"], "has format 0"),
     (["run", "smoke", "--datasets", "file:nan.csv?target=y"], "nan.csv"),
     (["run", "smoke", "--datasets", "file:text.csv?target=y"], "text.csv"),
@@ -231,10 +236,62 @@ def test_every_mistake_is_one_sentence_and_exit_code_2(
     assert not {name for name in set(after) - set(before) if not name.endswith(".lock")}
 
 
-def test_bad_syntax_gives_exit_code_2() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run"], "the following arguments are required: protocol"),
+        (["run", "smoke", "--steps", "many"], "argument --steps: invalid int value: 'many'"),
+        (["run", "smoke", "--budget"], "argument --budget: expected one argument"),
+        (["frobnicate"], "invalid choice: 'frobnicate'"),
+    ],
+)
+def test_bad_syntax_is_one_sentence_and_exit_code_2(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["run"])
+        main(arguments)
     assert caught.value.code == 2
+    shown = capsys.readouterr().err
+    assert sentence in shown
+    assert shown.count("\n") == 1
+
+
+DAMAGES = {
+    "a page of zeros": lambda page: bytes(4096),
+    "a page of noise": lambda page: bytes((17 * n * n + 3) % 251 for n in range(4096)),
+    "half a page": lambda page: page[:2048] + bytes(2048),
+}
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+def test_every_command_says_in_one_sentence_that_a_store_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_smoke(Path("s.sqlite"), "--methods", "constant", "--executor", "inline") == 0
+    whole = Path("s.sqlite").read_bytes()
+    begin = whole.index(b"constant") // 4096 * 4096  # the page that holds the cells
+    broken = whole[:begin] + DAMAGES[damage](whole[begin : begin + 4096]) + whole[begin + 4096 :]
+    commands = [
+        ["store", "list", "--store", "s.sqlite"],
+        ["store", "show", "a", "--store", "s.sqlite"],
+        ["store", "gc", "--store", "s.sqlite"],
+        ["store", "merge", "s.sqlite", "--store", "other.sqlite"],
+        ["export", "--store", "s.sqlite", "--out", "x.csv"],
+        ["report", "--store", "s.sqlite", "--out", "site"],
+        ["report", "--terminal", "--store", "s.sqlite"],
+        ["compare", "s.sqlite", "s.sqlite"],
+        ["run", "smoke", "--store", "s.sqlite"],
+    ]
+    for command in commands:
+        Path("s.sqlite").write_bytes(broken)
+        capsys.readouterr()
+        assert main(command) == 2, command
+        shown = capsys.readouterr().err
+        assert "the store s.sqlite is damaged" in shown, command
+        assert "fsibench store salvage --store s.sqlite" in shown
+        assert shown.count("\n") == 1
+        assert Path("s.sqlite").read_bytes() == broken
 
 
 @pytest.mark.parametrize("kind", ["methods", "datasets", "protocols"])

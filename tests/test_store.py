@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ import pytest
 from fsibench.errors import StoreError
 from fsibench.harness.events import Evaluation, Finished
 from fsibench.harness.store import EXPORT_COLUMNS, SCHEMA_VERSION, Store
+from fsibench.harness.store.salvage import salvage
 
 CELL = {
     "id": "c1",
@@ -164,6 +168,138 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         Store.create(folder)
 
 
+def test_a_second_driver_is_refused_when_it_comes_through_a_link(tmp_path: Path) -> None:
+    path, link = tmp_path / "s.sqlite", tmp_path / "elsewhere" / "link.sqlite"
+    link.parent.mkdir()
+    link.symlink_to(path)  # dangling at first
+    with Store.create(link), pytest.raises(StoreError, match="being written by another fsibench run"):
+        Store.create(path)
+    assert link.is_symlink()
+    with Store.create(path), pytest.raises(StoreError, match="being written by another fsibench run"):
+        Store.create(link)
+
+
+def test_links_in_a_circle_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    path.symlink_to(path)
+    with pytest.raises(StoreError, match="cannot be"):
+        Store.create(path)
+    with pytest.raises(StoreError, match="there is no store"):
+        Store.read(path)
+
+
+# Faults --------------------------------------------------------------------------------------------------------------
+
+
+def with_hot_journal(path: Path) -> None:
+    """A store whose writer was killed after pages of its transaction had reached the file."""
+    filled(path)
+    program = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 2")
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE cells SET entry = 'half written'")
+connection.execute("UPDATE evaluations SET trace = hex(zeroblob(50000))")
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    assert path.with_name(f"{path.name}-journal").stat().st_size > 0
+    with sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True) as reader, pytest.raises(sqlite3.OperationalError):
+        reader.execute("SELECT * FROM meta")  # the journal is hot: a reader may not undo it
+    reader.close()
+
+
+@pytest.mark.parametrize("opened", [Store.read, Store.create])
+def test_what_a_killed_writer_left_is_undone_by_whoever_comes_next(tmp_path: Path, opened: Any) -> None:
+    path = tmp_path / "s.sqlite"
+    with_hot_journal(path)
+    with opened(path) as store:
+        assert store.cells()["entry"].tolist() == ["bbb"]
+        assert store.evaluations()["trace"].tolist() == ["{}"] * 3
+
+
+def test_a_killed_writers_journal_is_undone_before_a_merge(tmp_path: Path) -> None:
+    with_hot_journal(tmp_path / "s.sqlite")
+    with Store.create(tmp_path / "t.sqlite") as store:
+        assert store.merge(tmp_path / "s.sqlite") == 1
+        assert store.cells()["entry"].tolist() == ["bbb"]
+
+
+def test_a_journal_that_may_not_be_undone_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s.sqlite"
+    with_hot_journal(path)
+    real = sqlite3.connect
+    # As on a read-only file system, which root could write anyway if only the mode were changed.
+    monkeypatch.setattr(sqlite3, "connect", lambda name, **how: real(str(name).replace("mode=rw", "mode=ro"), **how))
+    with pytest.raises(StoreError, match=r"killed in the middle of a transaction.*s\.sqlite and s\.sqlite-journal"):
+        Store.read(path)
+
+
+def many_cells(path: Path) -> list[str]:
+    ids = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(60)]
+    with Store.create(path) as store:
+        run = store.begin_run(["fsibench", "run"], {"name": "p"}, {})
+        for number, cell in enumerate(ids):
+            store.start_cell(run, {**CELL, "id": cell, "split": number})
+            for step in range(1, 9):
+                look = dataclasses.replace(evaluation(step), pit=tuple(range(20)), trace={"loss": float(step)})
+                store.add_evaluation(cell, look)
+            store.finish_cell(cell, Finished("ok"))
+    return ids
+
+
+def test_salvage_copies_what_is_readable_and_never_calls_a_part_whole(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    ids = many_cells(path)
+    whole = path.read_bytes()
+    with Store.read(path) as store:
+        truth = store.evaluations().set_index(["cell", "step"])[["rmse", "pit", "trace"]]
+    random = Random(0)
+    saved = []
+    for trial in range(8):
+        page = random.randrange(1, len(whole) // 4096)
+        filling = random.randbytes(4096) if trial % 2 else bytes(4096)
+        broken, out = tmp_path / f"{trial}.sqlite", tmp_path / f"{trial}-out.sqlite"
+        broken.write_bytes(whole[: 4096 * page] + filling + whole[4096 * (page + 1) :])
+        before = broken.read_bytes()
+        try:
+            found = salvage(broken, out)
+        except StoreError:  # the damage hit the root of a table
+            assert not out.exists()
+            continue
+        assert broken.read_bytes() == before
+        with Store.read(out) as store:
+            cells, looks = store.cells().set_index("id"), store.evaluations().set_index(["cell", "step"])
+        assert looks[["rmse", "pit", "trace"]].equals(truth.loc[looks.index])
+        counts = looks.groupby("cell").size()
+        assert (counts[cells.index[cells["status"] == "ok"]] == 8).all()
+        assert set(cells["status"]) <= {"ok", "interrupted"}
+        assert found.whole == (cells["status"] == "ok").sum()
+        saved.append(found.whole / len(ids))
+    assert len(saved) >= 6
+    assert sorted(saved)[len(saved) // 2] > 0.85
+
+
+def test_salvage_writes_over_nothing_and_refuses_what_is_no_store(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    filled(path)
+    with pytest.raises(StoreError, match="exists already"):
+        salvage(path, path)
+    (tmp_path / "notes").write_text("shopping list\n" * 50)
+    with pytest.raises(StoreError, match="no cell of"):
+        salvage(tmp_path / "notes", tmp_path / "new.sqlite")
+    assert not (tmp_path / "new.sqlite").exists()
+
+
+def test_salvage_of_an_older_store_gives_one_in_the_newest_format(tmp_path: Path) -> None:
+    old_store(tmp_path / "s.sqlite", 1)
+    assert salvage(tmp_path / "s.sqlite", tmp_path / "new.sqlite").whole == 2
+    with Store.read(tmp_path / "new.sqlite") as store:
+        assert sorted(store.cells()["budget_seconds"].dropna()) == [0.5]
+        assert len(store.evaluations()) == 6
+
+
 # Keeping house -------------------------------------------------------------------------------------------------------
 
 
@@ -177,8 +313,25 @@ def test_merging_takes_over_what_is_missing_and_keeps_what_is_there(tmp_path: Pa
         assert store.merge(second) == 0
         assert sorted(store.cells()["id"]) == ["c1", "c2"]
         assert len(store.evaluations()) == 6
-        runs = {run["id"] for run in store.runs()}
-        assert set(store.cells()["run"]) <= runs
+        runs = [run["id"] for run in store.runs()]
+        assert set(store.cells()["run"]) == set(runs)
+        assert len(runs) == 2  # a run is taken over with its cells, once
+
+
+def test_a_merge_that_fails_changes_nothing(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
+    with Store.create(first) as store:
+        store.start_cell(store.begin_run([], {}, {}), CELL)
+    filled(second)
+    with sqlite3.connect(second) as connection:
+        connection.execute("ALTER TABLE artifacts ADD COLUMN strange TEXT")
+    connection.close()
+    with Store.create(first) as store:
+        with pytest.raises(sqlite3.OperationalError):
+            store.merge(second)
+        assert store.statuses(["c1"]) == {"c1": "running"}
+        with pytest.raises(StoreError, match="is the store to merge into"):
+            store.merge(first)
 
 
 def test_merging_replaces_an_unfinished_cell_by_a_finished_one_and_not_the_reverse(tmp_path: Path) -> None:

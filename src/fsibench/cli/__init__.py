@@ -11,9 +11,12 @@ import importlib
 import importlib.metadata
 import os
 import pkgutil
+import re
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
+from typing import Any, NoReturn
 
 import fsibench
 from fsibench.cli.exits import INTERRUPTED, OK, USAGE
@@ -22,12 +25,16 @@ from fsibench.errors import UsageError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code (0 ok, 1 a cell failed, 2 bad usage, 130 interrupted)."""
-    options = _parser().parse_args(arguments)
-    handler: Callable[[argparse.Namespace], int] = options.handler
     try:
+        options = _parser().parse_args(arguments)
+        handler: Callable[[argparse.Namespace], int] = options.handler
         return handler(options)
     except UsageError as error:
         print(f"fsibench: {error}", file=sys.stderr)
+        return USAGE
+    except sqlite3.Error as error:  # a store that broke, or a disk that filled up, after it was opened
+        place = getattr(options, "store", "")
+        print(f"fsibench: the store {place} failed ({error}); what was committed before is safe.", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         print("fsibench: interrupted", file=sys.stderr)
@@ -38,8 +45,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return OK
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, and takes `-5s` for a value: the command then says what is wrong with it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._negative_number_matcher = re.compile(r"-\.?\d")
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"fsibench: {message}; `{self.prog} --help` shows how.\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fsibench", description=fsibench.__doc__)
+    parser = _Parser(prog="fsibench", description=fsibench.__doc__)
     parser.add_argument("--version", action="version", version=f"fsibench {fsibench.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for module in _command_modules():

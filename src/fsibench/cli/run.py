@@ -55,6 +55,7 @@ def _run(arguments: argparse.Namespace) -> int:
     protocol = _with_data(_protocol(arguments))
     device_named(protocol.device)
     cells = make_plan(protocol)
+    executor = _executor(arguments, protocol, workers)
     with Store.create(arguments.store) as store:
         todo = driver.pending(store, cells, _statuses_to_retry(arguments.retry))
         print(_announcement(protocol, len(cells), len(todo), arguments.store), file=sys.stderr)
@@ -62,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
             print(sentence, file=sys.stderr)
         run = store.begin_run(_command(), _as_json(protocol), environment.describe())
         progress = driver.Progress(len(todo), workers)
-        finished = driver.drive(store, run, todo, _executor(arguments, protocol, workers), progress)
+        finished = driver.drive(store, run, todo, executor, progress)
         store.end_run(run, "finished" if finished else "interrupted")
     if not finished:
         print("fsibench: stopped; the same command goes on from here", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`fsibench store`: list, show, merge and clean result stores."""
+"""`fsibench store`: list, show, merge, clean and salvage result stores."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fsibench.cli.exits import OK
 from fsibench.harness.store import DEFAULT_STORE, Store
 
 SHOWN = ("id", "entry", "dataset", "split", "seed", "budget", "status", "train_seconds", "peak_memory_mb", "message")
 
 
 def add_parser(commands: Any) -> None:
-    parser = commands.add_parser("store", help="list, show, merge or clean result stores")
+    parser = commands.add_parser("store", help="list, show, merge, clean or salvage result stores")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _action(actions, "list", "one line per cell", _list)
     show = _action(actions, "show", "everything about one cell", _show)
@@ -21,6 +22,8 @@ def add_parser(commands: Any) -> None:
     merge = _action(actions, "merge", "take over the cells of other stores", _merge)
     merge.add_argument("others", nargs="+", type=Path, metavar="STORE")
     _action(actions, "gc", "drop replaced cells and give space back; also brings an old format up to date", _collect)
+    salvage = _action(actions, "salvage", "copy what is readable of a damaged store into a new one", _salvage)
+    salvage.add_argument("--out", type=Path, required=True, metavar="PATH", help="the new store")
 
 
 def _action(actions: Any, name: str, help_text: str, handler: Any) -> argparse.ArgumentParser:
@@ -37,7 +40,7 @@ def _list(arguments: argparse.Namespace) -> int:
         cells = store.cells()[list(SHOWN)]
     cells["id"] = cells["id"].str[:10]
     print(tabulate(cells.astype(object).where(cells.notna(), ""), headers="keys", showindex=False, maxcolwidths=40))
-    return 0
+    return OK
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -46,14 +49,14 @@ def _show(arguments: argparse.Namespace) -> int:
     trace = cell.pop("traceback") or ""
     print(json.dumps(cell, indent=1))
     print(trace, end="\n" if trace else "")
-    return 0
+    return OK
 
 
 def _merge(arguments: argparse.Namespace) -> int:
     with Store.create(arguments.store) as store:
         for other in arguments.others:
             print(f"{store.merge(other)} cells from {other}")
-    return 0
+    return OK
 
 
 def _collect(arguments: argparse.Namespace) -> int:
@@ -63,4 +66,16 @@ def _collect(arguments: argparse.Namespace) -> int:
         dropped = store.collect_garbage()
     saved = before - arguments.store.stat().st_size
     print(f"dropped {dropped} replaced cells, {saved / 1e6:.1f} MB smaller")
-    return 0
+    return OK
+
+
+def _salvage(arguments: argparse.Namespace) -> int:
+    from fsibench.harness.store.salvage import salvage
+
+    found = salvage(arguments.store, arguments.out)
+    print(f"{found.whole} whole cells -> {arguments.out}")
+    if found.incomplete:
+        print(f"{found.incomplete} cells lost evaluations; the command that ran them runs them again")
+    if found.lost:
+        print(f"up to {found.lost} cells could not be read")
+    return OK

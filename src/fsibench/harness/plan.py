@@ -26,6 +26,8 @@ _BUDGET = re.compile(
 )
 # What a cell can keep beside its scores: `functions`, draws and quantiles on a grid, for sets with one input.
 KEEPABLE = ("functions",)
+# What the store can hold.
+LARGEST_INTEGER = 2**63 - 1
 _UNIT_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -58,6 +60,11 @@ class Protocol:
             raise UsageError(f"a budget must be positive; got {self.seconds:g} s.")
         if self.steps is not None and self.steps < 1:
             raise UsageError(f"steps must be at least 1; got {self.steps}.")
+        for number in (self.steps or 0, *self.seeds):
+            if abs(number) > LARGEST_INTEGER:
+                raise UsageError(f"steps and seeds must be at most {LARGEST_INTEGER}; got {number}.")
+        if self.clock not in ("wall", "cpu"):
+            raise UsageError(f"clock must be wall or cpu; got {self.clock!r}.")
         for kind in self.keep:
             if kind not in KEEPABLE:
                 raise unknown("thing to keep", kind, KEEPABLE)
@@ -133,8 +140,6 @@ def load_protocol(name_or_path: str, changes: Mapping[str, Any]) -> Protocol:
     if "seconds" in changes or "steps" in changes:  # a budget on the command line replaces either kind in the file
         content.pop("budget", None)
         content.pop("steps" if "seconds" in changes else "seconds", None)
-    if "budget" in content:
-        content["seconds"] = parse_budget(str(content.pop("budget")))
     return _protocol(path, content)
 
 
@@ -143,39 +148,48 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"the protocol {path} cannot be read: {error.strerror or error}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
         raise UsageError(f"the protocol {path} is not valid TOML: {error}.") from None
+    except RecursionError:
+        raise UsageError(f"the protocol {path} is not valid TOML: it is nested too deeply.") from None
 
 
 def _refuse_code(path: Path, content: dict[str, Any]) -> None:
     """A protocol may come from anywhere, so it may not name files to execute; whoever runs it may, with --methods."""
-    for entry in content.get("methods", ()):
-        if isinstance(entry, str) and ".py:" in entry:
+    for entry in _sequence(path, "methods", content.get("methods", []), str):
+        if ".py:" in entry:
             raise UsageError(f"{path} names the code file {entry!r}; a protocol runs no code, give it with --methods.")
 
 
+# What a protocol file may say: key -> type of a value, or of the items of a list.
+_LISTS = {"methods": str, "datasets": str, "seeds": int, "keep": str}
+_VALUES: dict[str, tuple[type, ...]] = {
+    "title": (str,), "scheme": (str,), "clock": (str,), "device": (str,), "budget": (str, int, float),
+    "splits": (int,), "steps": (int,), "per_decade": (int,), "seconds": (int, float),
+}  # fmt: skip
+_NAMES = {str: "text", int: "whole number", float: "number"}
+
+
 def _protocol(path: Path, content: dict[str, Any]) -> Protocol:
-    fields = {field.name for field in dataclasses.fields(Protocol)} - {"name"}
-    for key in content:
-        if key not in fields:
-            raise unknown(f"key in {path}", key, {*fields, "budget"} - {"seconds"})
-    for key, item in (("methods", str), ("datasets", str), ("seeds", int), ("keep", str)):
-        if key in content:
-            content[key] = _sequence(path, key, content[key], item)
+    for key, value in content.items():
+        if key in _LISTS:
+            content[key] = _sequence(path, key, value, _LISTS[key])
+        elif key not in _VALUES:
+            raise unknown(f"key in {path}", key, _LISTS.keys() | _VALUES.keys() - {"seconds"})
+        elif type(value) not in _VALUES[key]:
+            kinds = " or ".join(f"a {_NAMES[kind]}" for kind in _VALUES[key])
+            raise UsageError(f"{path}: {key} must be {kinds}; got {value!r}.")
+    if "budget" in content:
+        content["seconds"] = parse_budget(str(content.pop("budget")))
     for key in ("methods", "datasets"):
         if key not in content:
             raise UsageError(f"the protocol {path} lacks the key {key!r}.")
-    for key, kind in (("splits", int), ("steps", int), ("per_decade", int), ("scheme", str), ("title", str)):
-        if key in content and content[key] is not None and type(content[key]) is not kind:
-            raise UsageError(f"{path}: {key} must be {kind.__name__}; got {content[key]!r}.")
-    if content.get("clock", "wall") not in ("wall", "cpu"):
-        raise UsageError(f"{path}: clock must be wall or cpu; got {content['clock']!r}.")
     return Protocol(name=path.stem, **content)
 
 
 def _sequence(path: Path, key: str, value: Any, item: type) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple) or not all(type(element) is item for element in value):
-        raise UsageError(f"{path}: {key} must be a list of {item.__name__}; got {value!r}.")
+        raise UsageError(f"{path}: {key} must be a list, each a {_NAMES[item]}; got {value!r}.")
     return tuple(value)
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,8 +19,8 @@ import filelock
 
 from fsibench.errors import StoreError
 from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded
-from fsibench.harness.store import schema
-from fsibench.metrics import RESERVED_KEYS, known, require_key
+from fsibench.harness.store import merging, schema
+from fsibench.metrics import RESERVED_KEYS, known
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,17 +72,18 @@ class Store:
     @classmethod
     def create(cls, path: Path) -> Store:
         """Open for writing, making the file if need be. One driver at a time: a second one is refused."""
-        lock = filelock.FileLock(f"{path}.lock", timeout=0)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            real = path.resolve()  # a link to a store is the same store, with the same lock
+            real.parent.mkdir(parents=True, exist_ok=True)
+            lock = filelock.FileLock(f"{real}.lock", timeout=0)
             lock.acquire()
         except filelock.Timeout:
             raise StoreError(
                 f"the store {path} is being written by another fsibench run; "
                 "wait for it, or give this one its own --store and merge them later."
             ) from None
-        except OSError as error:
-            raise StoreError(f"the store {path} cannot be written: {error.strerror or error}.") from None
+        except (OSError, RuntimeError) as error:  # RuntimeError: links that lead in a circle
+            raise StoreError(f"the store {path} cannot be written: {getattr(error, 'strerror', None) or error}.") from None
         try:
             return cls(path, schema.connect_for_writing(path), lock)
         except BaseException:
@@ -158,15 +159,10 @@ class Store:
         self._insert("evaluations", {"cell": cell, **clocks, **look.scores, **texts})
         self.commit(force=False)
 
-    def _make_room_for(self, metrics: Iterable[str]) -> None:
+    def _make_room_for(self, metrics: Collection[str]) -> None:
         """A column for each metric that the store has not met before."""
-        if self._metrics is None:
-            self._metrics = set(self.metrics())
-        for key in metrics:
-            if key not in self._metrics:
-                require_key(key)
-                self._connection.execute(f"ALTER TABLE evaluations ADD COLUMN {key} REAL")
-                self._metrics.add(key)
+        if self._metrics is None or not self._metrics.issuperset(metrics):
+            self._metrics = schema.make_room_for(self._connection, metrics)
 
     def add_artifact(self, cell: str, artifact: Artifact) -> None:
         self._insert("artifacts", {"cell": cell, "kind": artifact.kind, "payload": json.dumps(artifact.content)})
@@ -203,24 +199,27 @@ class Store:
         known = dict(self._connection.execute("SELECT id, status FROM cells"))
         return {cell: known[cell] for cell in cells if cell in known}
 
-    def cells(self) -> pd.DataFrame:
-        """One row per cell, the latest where coordinates repeat."""
+    def _frame(self, query: str) -> pd.DataFrame:
         import pandas as pd
 
-        frame = pd.read_sql_query("SELECT * FROM cells ORDER BY started, id", self._connection)
+        cursor = self._connection.execute(query)
+        names = [column[0] for column in cursor.description]
+        return pd.DataFrame.from_records(cursor.fetchall(), columns=names, coerce_float=True)
+
+    def cells(self) -> pd.DataFrame:
+        """One row per cell, the latest where coordinates repeat."""
+        frame = self._frame("SELECT * FROM cells ORDER BY started, id")
         return frame.drop_duplicates(list(COORDINATES), keep="last", ignore_index=True)
 
     def evaluations(self, only_final: bool = False) -> pd.DataFrame:
         """One row per evaluation with the cell's coordinates (`EXPORT_COLUMNS`, then metrics); a cell without any has none."""
-        import pandas as pd
-
         query = (
             "SELECT e.*, c.entry, c.method, c.note, c.dataset, c.scheme, c.split, c.seed, c.budget, c.clock, c.device,"
             " c.status, c.message, c.num_train, c.num_test, c.num_inputs, c.peak_memory_mb, c.contended, c.started"
             f" FROM evaluations e JOIN cells c ON c.id = e.cell {'WHERE e.final' if only_final else ''}"
             " ORDER BY c.started, c.id, e.step"
         )
-        frame = pd.read_sql_query(query, self._connection)
+        frame = self._frame(query)
         latest = frame.drop_duplicates([*COORDINATES], keep="last")["cell"]
         frame = frame[frame["cell"].isin(latest)]
         return frame.loc[:, [*EXPORT_COLUMNS, *self.metrics()]].reset_index(drop=True)
@@ -257,40 +256,14 @@ class Store:
 
     def merge(self, other: Path) -> int:
         """Take over the cells of another store that this one lacks or has no final result for; returns how many."""
-        Store.read(other).close()  # refuses what is no store
+        if other.resolve() == self.path.resolve():
+            raise StoreError(f"{other} is the store to merge into; name another one.")
+        Store.read(other).close()  # refuses what is no store, and undoes what a killed writer left
         self.commit()
-        self._connection.execute("ATTACH DATABASE ? AS other", (f"{other.absolute().as_uri()}?mode=ro",))
         try:
-            version = self._connection.execute("SELECT value FROM other.meta WHERE key = 'schema_version'").fetchone()
-            if version[0] != str(schema.SCHEMA_VERSION):
-                raise StoreError(f"{other} has an older format; run `fsibench store gc --store {other}` and merge again.")
-            return self._take_over()
+            return merging.merge(self._connection, other, FINAL_STATUSES)
         finally:
-            self._connection.commit()
-            self._connection.execute("DETACH DATABASE other")
-
-    def _take_over(self) -> int:
-        execute = self._connection.execute
-        offset = execute("SELECT coalesce(max(id), 0) FROM main.runs").fetchone()[0]
-        finals = ", ".join(f"'{status}'" for status in FINAL_STATUSES)
-        execute(
-            "CREATE TEMP TABLE taken AS SELECT id FROM other.cells o WHERE NOT EXISTS"
-            f" (SELECT 1 FROM main.cells m WHERE m.id = o.id AND (m.status IN ({finals}) OR o.status NOT IN ({finals})))"
-        )
-        execute("DELETE FROM main.cells WHERE id IN (SELECT id FROM taken)")
-        foreign = [row[1] for row in execute("PRAGMA other.table_info(evaluations)")]
-        self._make_room_for(column for column in foreign if column not in RESERVED_KEYS)
-        for table, key in (("runs", "id"), ("cells", "id"), ("evaluations", "cell"), ("artifacts", "cell")):
-            # By name: a store that was brought up to date has its newer columns last.
-            columns = [row[1] for row in execute(f"PRAGMA other.table_info({table})")]
-            moved = {"run": f"run + {offset}"} if table == "cells" else {}
-            moved |= {"id": f"id + {offset}"} if table == "runs" else {}
-            chosen = "" if table == "runs" else f"WHERE {key} IN (SELECT id FROM taken)"
-            values = ", ".join(moved.get(column, column) for column in columns)
-            execute(f"INSERT INTO main.{table} ({', '.join(columns)}) SELECT {values} FROM other.{table} {chosen}")
-        count: int = execute("SELECT count(*) FROM taken").fetchone()[0]
-        execute("DROP TABLE taken")
-        return count
+            self._metrics = None  # it may have brought columns
 
     def collect_garbage(self) -> int:
         """Drop cells that a later one with equal coordinates replaces, and give the space back; returns how many."""

@@ -10,9 +10,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 
 from fsibench.errors import StoreError
+from fsibench.metrics import RESERVED_KEYS, require_key
 
 SCHEMA_VERSION = 4
 
@@ -54,6 +56,12 @@ CREATE TABLE artifacts (
 CREATE INDEX cells_by_coordinates ON cells (entry, dataset, scheme, split, seed, budget, clock, device);
 """
 
+# Budgets as numbers, from the text that formats 1 and 2 kept.
+NUMERIC_BUDGETS = """
+UPDATE cells SET budget_steps = CAST(budget AS INTEGER) WHERE budget LIKE '% steps' AND budget_steps IS NULL;
+UPDATE cells SET budget_seconds = CAST(budget AS REAL) WHERE budget NOT LIKE '% steps' AND budget_seconds IS NULL;
+"""
+
 # From each format to the next. A store that is written is brought up to date in place; one that is only read, in a copy.
 MIGRATIONS = {
     1: """
@@ -61,7 +69,7 @@ MIGRATIONS = {
     ALTER TABLE cells ADD COLUMN predict_cpu_seconds REAL;
     ALTER TABLE cells ADD COLUMN evaluate_cpu_seconds REAL;
     """,
-    2: """
+    2: f"""
     ALTER TABLE cells ADD COLUMN reproduces TEXT NOT NULL DEFAULT '';
     ALTER TABLE cells ADD COLUMN variant TEXT NOT NULL DEFAULT '';
     ALTER TABLE cells ADD COLUMN budget_seconds REAL;
@@ -73,8 +81,7 @@ MIGRATIONS = {
     ALTER TABLE cells ADD COLUMN flags TEXT NOT NULL DEFAULT '';
     ALTER TABLE cells ADD COLUMN calibration_seconds REAL;
     ALTER TABLE cells ADD COLUMN worker TEXT;
-    UPDATE cells SET budget_steps = CAST(budget AS INTEGER) WHERE budget LIKE '% steps';
-    UPDATE cells SET budget_seconds = CAST(budget AS REAL) WHERE budget NOT LIKE '% steps';
+    {NUMERIC_BUDGETS}
     """,
     # The metrics become columns that may be empty; a table must be made anew for that.
     3: """
@@ -98,12 +105,14 @@ def connect_for_writing(path: Path) -> sqlite3.Connection:
     connection = None
     try:
         if not path.exists() or path.stat().st_size == 0:
-            _make(path)
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}", uri=True, timeout=30)
+            _make(path.resolve())
+        connection = sqlite3.connect(path.resolve().as_uri(), uri=True, timeout=30)
+        version = version_of(path, connection)  # first, so that a file of another program is left as it is
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        _migrate(connection, version_of(path, connection))
+        check_for_damage(path, connection)
+        _migrate(connection, version)
         return connection
     except BaseException as error:
         if connection is not None:
@@ -115,13 +124,35 @@ def connect_for_writing(path: Path) -> sqlite3.Connection:
 
 def connect_for_reading(path: Path) -> sqlite3.Connection:
     """A connection that cannot write; a store in an older format is read from an up-to-date copy in memory."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
+    _undo_a_killed_transaction(path)
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=30)
     try:
         version = version_of(path, connection)
+        check_for_damage(path, connection)
         return connection if version == SCHEMA_VERSION else _migrated_copy(connection, version)
     except BaseException:
         connection.close()
         raise
+
+
+def _undo_a_killed_transaction(path: Path) -> None:
+    """Roll back what a killed writer left half written: a reader may not, so a writing connection looks first."""
+    real = path.resolve()
+    journal = real.with_name(f"{real.name}-journal")
+    if not journal.exists():
+        return
+    connection = sqlite3.connect(f"{real.as_uri()}?mode=rw", uri=True, timeout=30)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError as error:
+        if _code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            raise StoreError(
+                f"the writer of {path} was killed in the middle of a transaction, and undoing it needs permission to "
+                f"write: copy {real.name} and {journal.name} together to a place that you can write."
+            ) from None
+        # Anything else is a fault of the store itself, which opening it explains.
+    finally:
+        connection.close()
 
 
 def _make(path: Path) -> None:
@@ -141,7 +172,9 @@ def version_of(path: Path, connection: sqlite3.Connection) -> int:
     """The format of a store that this version can read; anything else is refused."""
     try:
         row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-    except sqlite3.DatabaseError:
+    except sqlite3.DatabaseError as error:
+        if _code(error) not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):  # no database, no such table
+            raise explained(path, error) from None
         row = None
     if row is None:
         raise StoreError(f"{path} is not a fsibench store; give another --store.")
@@ -151,6 +184,52 @@ def version_of(path: Path, connection: sqlite3.Connection) -> int:
             "export it with the version that wrote it, or give another --store."
         )
     return int(row[0])
+
+
+def make_room_for(connection: sqlite3.Connection, metrics: Iterable[str]) -> set[str]:
+    """A column for each metric that the store has not met before; returns the keys that it then has."""
+    present = {row[1] for row in connection.execute("PRAGMA main.table_info(evaluations)")} - RESERVED_KEYS
+    for key in set(metrics) - present:
+        require_key(key)
+        connection.execute(f"ALTER TABLE main.evaluations ADD COLUMN {key} REAL")
+        present.add(key)
+    return present
+
+
+def check_for_damage(path: Path, connection: sqlite3.Connection) -> None:
+    """Refuse a store with pages or texts that cannot be read; a changed digit inside a row cannot be noticed."""
+    try:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        texts = {"runs": ("command", "protocol", "environment"), "cells": ("options",), "evaluations": ("pit", "trace")}
+        for table, columns in texts.items():
+            broken = " OR ".join(f"NOT json_valid({column})" for column in columns)
+            if found == "ok" and connection.execute(f"SELECT 1 FROM {table} WHERE {broken} LIMIT 1").fetchone():
+                found = f"a text in {table} is not JSON"
+    except sqlite3.DatabaseError as error:
+        raise explained(path, error) from None
+    if found != "ok":
+        raise damaged(path, found)
+
+
+def explained(path: Path, error: sqlite3.Error) -> StoreError:
+    """What SQLite found, as a sentence for the person at the keyboard."""
+    if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreError(f"the store {path} is busy ({error}); try again.")
+    if _code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_FULL):
+        return StoreError(f"the store {path} cannot be used ({error}).")
+    return damaged(path, str(error))
+
+
+def damaged(path: Path, how: str) -> StoreError:
+    how = " ".join(how.split())  # SQLite answers in several lines
+    return StoreError(
+        f"the store {path} is damaged ({how}); `fsibench store salvage --store {path} --out NEW` copies what is readable."
+    )
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code of SQLite, without its refinements."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
 def _migrate(connection: sqlite3.Connection, version: int) -> None:
