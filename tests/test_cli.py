@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -256,7 +257,7 @@ def test_bad_syntax_is_one_sentence_and_exit_code_2(
     assert shown.count("\n") == 1
 
 
-DAMAGES = {
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "a page of zeros": lambda page: bytes(4096),
     "a page of noise": lambda page: bytes((17 * n * n + 3) % 251 for n in range(4096)),
     "half a page": lambda page: page[:2048] + bytes(2048),
