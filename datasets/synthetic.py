@@ -18,9 +18,12 @@ from typing import ClassVar
 import numpy as np
 
 from fsibench.data import NUM_SPLITS, SPLIT_SCHEMES, Dataset, Description, Floats, Split
-from fsibench.errors import UsageError, unknown
+from fsibench.data.splits import require_split
+from fsibench.errors import unknown
 
 SMALLEST_SCALE = 1e-6  # stands in for the zero of the heteroscedastic noise at sin x = 0: a scale must be positive
+
+PROBE_POINTS = 64  # of the formula that enter the fingerprint
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class Synthetic(Dataset):
     high: ClassVar[float]
 
     def __post_init__(self) -> None:
-        if min(self.num_train, self.num_test) < 1:
-            raise ValueError("num_train and num_test must be at least 1")
+        if self.num_train < 2 or self.num_test < 1:
+            raise ValueError("num_train must be at least 2 and num_test at least 1")
 
     @abc.abstractmethod
     def oracle(self, x: Floats) -> tuple[Floats, Floats]:
@@ -55,14 +58,16 @@ class Synthetic(Dataset):
         )
 
     def fingerprint(self) -> str:
-        return hashlib.sha256(self._words("v1").encode()).hexdigest()
+        """Sizes, and what the formula gives at a few points: another formula or another stream is other data."""
+        x, y = self._draw(PROBE_POINTS, np.random.RandomState(0))
+        values = " ".join(f"{value:.9g}" for value in np.concatenate([np.ravel(part) for part in (x, y, *self.oracle(x))]))
+        return hashlib.sha256(self._words(values).encode()).hexdigest()
 
     def split(self, scheme: str, index: int) -> Split:
         """Fresh points for each index; the scheme changes nothing, since the sizes are options."""
         if scheme not in SPLIT_SCHEMES:
             raise unknown("split scheme", scheme, SPLIT_SCHEMES)
-        if not 0 <= index < NUM_SPLITS:
-            raise UsageError(f"split {index} does not exist; splits are numbered 0 to {NUM_SPLITS - 1}.")
+        require_split(index, NUM_SPLITS)
         seed = np.frombuffer(hashlib.sha256(self._words(index).encode()).digest(), dtype="<u4")
         generator = np.random.RandomState(seed)  # numpy freezes this stream for good; newer generators may change
         train = self._draw(self.num_train, generator)

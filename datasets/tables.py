@@ -12,6 +12,7 @@ import numpy as np
 from fsibench.data import Description, Rows, Table, TableDataset
 from fsibench.data.sources import cache, lookup
 from fsibench.data.sources.passport import Passport, passports
+from fsibench.data.splits import require_split
 
 DATA = Path(__file__).parent / "data"
 
@@ -41,7 +42,7 @@ class PassportTable(TableDataset):
             note="; ".join(filter(None, [passport.note, passport.ethics])),
         )
 
-    def fingerprint(self) -> str:
+    def content_hash(self) -> str:
         """The passport's hash; where it has none, the hash of the table that is in use here."""
         if self.passport.sha256 is not None:
             return self.passport.sha256
@@ -62,21 +63,25 @@ class PassportTable(TableDataset):
 
 @dataclass(frozen=True)
 class OfficialTable(PassportTable):
-    """A table whose provider fixed a split: the first rows train, the rest test, whatever the scheme and the index."""
+    """A table whose provider fixed a split: the first rows train, the rest test. It is the only one, in any scheme."""
 
     official_split: bool = False
 
-    def fingerprint(self) -> str:
+    def content_hash(self) -> str:
         if not self.official_split:
-            return super().fingerprint()
-        return hashlib.sha256(f"{super().fingerprint()} official".encode()).hexdigest()
+            return super().content_hash()
+        return hashlib.sha256(f"{super().content_hash()} official".encode()).hexdigest()
 
-    def split_rows(self, num_rows: int, scheme: str, index: int) -> tuple[Rows, Rows]:
+    def num_splits(self, scheme: str) -> int:
+        return 1 if self.official_split else super().num_splits(scheme)
+
+    def split_rows(self, table: Table, scheme: str, index: int) -> tuple[Rows, Rows]:
         if not self.official_split:
-            return super().split_rows(num_rows, scheme, index)
+            return super().split_rows(table, scheme, index)
+        require_split(index, 1)
         num_train = self.passport.official_train_rows
         assert num_train is not None
-        rows = np.arange(num_rows)
+        rows = np.arange(len(table))
         return rows[:num_train], rows[num_train:]
 
 

@@ -187,7 +187,7 @@ MISTAKES = [
     (["run", "smoke", "--memory-limit", "-1"], "--memory-limit must be positive; got -1"),
     (["run", "smoke", "--budget", "soon"], "cannot read the budget 'soon'"),
     (["run", "smoke", "--steps", "0"], "steps must be at least 1; got 0"),
-    (["run", "smoke", "--splits", "0"], "splits must be between 1 and 20; got 0"),
+    (["run", "smoke", "--splits", "0"], "the number of splits must be at least 1; got 0"),
     (["run", "smoke", "--workers", "0"], "--workers must be at least 1; got 0"),
     (["run", "smoke", "--device", "abacus"], "unknown device 'abacus'"),
     (["run", "smoke", "--store", "/proc/none/s.sqlite"], "cannot be written"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,8 @@ def test_a_budget_on_the_command_line_replaces_steps_in_the_file(tmp_path: Path)
         ("methods = [", "not valid TOML"),
         ('methods = ["constant"]\nsteps = 3', "lacks the key 'datasets'"),
         (BASE + "splitz = 2", "did you mean 'splits'"),
-        (BASE + "splits = 21", "between 1 and 20"),
-        (BASE + 'splits = "2"', "splits must be a whole number"),
+        (BASE + "splits = 0", "must be at least 1"),
+        (BASE + "splits = 2.5", "splits must be a whole number or a text"),
         (BASE.replace('["constant", "linear"]', "5"), "methods must be a list, each a text; got 5"),
         (BASE + "seeds = [123456789012345678901234]", "must be at most 9223372036854775807; got 123456789012345678901234"),
         (BASE.replace("3", "9" * 24), "must be at most 9223372036854775807"),
@@ -171,3 +172,37 @@ def test_a_cell_says_which_published_column_it_answers_for_and_how_it_departs(tm
     mine = f"{tmp_path / 'mine.py'}:Mine"
     told = {cell.entry: (cell.reproduces, cell.variant) for cell in plan(tmp_path, methods=[mine, f"{mine}[cold=true]"])}
     assert told == {"mine": ("MINE", ""), "mine[cold=true]": ("MINE", "cold posterior")}
+
+
+def test_any_splits_can_be_planned(tmp_path: Path) -> None:
+    assert {cell.split for cell in plan(tmp_path, splits="15-17,3")} == {15, 16, 17, 3}
+
+
+def test_splits_that_a_set_does_not_have_are_left_out_with_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(BASE.replace("yacht", 'boston", "yacht') + 'scheme = "gap"\nsplits = 10', encoding="utf-8")
+    protocol = load_protocol(str(path), {})
+    counts = Counter(cell.dataset for cell in make_plan(protocol))
+    assert counts == {"boston": 2 * 10, "yacht": 2 * 6}
+    assert "yacht has 6 splits: the others asked for are left out" in left_out(protocol)
+
+
+def test_a_split_that_no_set_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="split 20 does not exist: yacht has 20, numbered 0 to 19"):
+        plan(tmp_path, splits=21)
+
+
+def test_growth_runs_each_set_at_each_number_of_training_rows(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(BASE + "train_rows = [50, 100, 1000]", encoding="utf-8")
+    protocol = load_protocol(str(path), {})
+    assert {cell.dataset for cell in make_plan(protocol)} == {"yacht[train_rows=50]", "yacht[train_rows=100]"}
+    assert len({cell.data_fingerprint for cell in make_plan(protocol)}) == 2
+    assert "yacht is left out at 1000 training rows: it has 246" in left_out(protocol)
+
+
+def test_a_protocol_names_no_code_file_as_data_set(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(BASE.replace("yacht", "./mine.py:Mine"), encoding="utf-8")
+    with pytest.raises(UsageError, match="a protocol runs no code, give it with --datasets"):
+        load_protocol(str(path), {})

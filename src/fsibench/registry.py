@@ -189,6 +189,13 @@ def dataset(text: str) -> Dataset:
     return options.build(type(found), name, raw, name=name)  # type: ignore[no-any-return]
 
 
+def with_option(text: str, key: str, value: object) -> str:
+    """The text of the same data set with one more option."""
+    if any(text.startswith(prefix) for prefix in _resolvers()):
+        return f"{text}{'&' if '?' in text else '?'}{key}={value}"
+    return f"{text[:-1]},{key}={value}]" if text.endswith("]") else f"{text}[{key}={value}]"
+
+
 def _offer_datasets(found: Found, module: Any, origin: str) -> None:
     for item in getattr(module, "DATASETS", ()):
         found.offer(item.name, item, origin)

@@ -111,11 +111,11 @@ def test_year_arrives_from_the_archive_in_its_exact_shape(loopback: Any, monkeyp
     table = dataset.table()
     assert table.x.shape == (515_345, 90)
     assert table.y[:3].tolist() == [1922, 1923, 1924]
-    train, test = dataset.split_rows(len(table), "large", 0)
+    train, test = dataset.split_rows(table, "large", 0)
     assert (len(train), len(test)) == (505_345, 10_000)
     official = registry.dataset("year[official_split=true]")
     assert isinstance(official, TableDataset)
-    train, test = official.split_rows(len(table), "large", 0)
+    train, test = official.split_rows(table, "large", 0)
     assert np.array_equal(train, np.arange(463_715))
     assert np.array_equal(test, np.arange(463_715, 515_345))
     assert official.fingerprint() != dataset.fingerprint()

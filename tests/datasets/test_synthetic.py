@@ -117,3 +117,15 @@ def test_the_released_files_of_the_paper_follow_the_same_conditional(synthetic: 
         pytest.skip(f"the authors' points are not at {path}")
     x, y = np.loadtxt(path, delimiter=",", skiprows=1, unpack=True)
     assert stats.kstest(mixture_cdf(synthetic, x, y), "uniform").pvalue > 1e-3
+
+
+def test_a_changed_formula_is_other_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = registry.dataset("bimodal").fingerprint()
+    old = Bimodal.oracle
+    monkeypatch.setattr(Bimodal, "oracle", lambda self, x: (1.001 * old(self, x)[0], old(self, x)[1]))
+    assert registry.dataset("bimodal").fingerprint() != before
+
+
+def test_one_training_point_is_refused() -> None:
+    with pytest.raises(UsageError, match="num_train must be at least 2"):
+        registry.dataset("bimodal[num_train=1]")

@@ -55,6 +55,7 @@ def datasets() -> list[dict[str, Any]]:
 
 
 def protocols() -> list[dict[str, Any]]:
+    from fsibench.data import show_splits
     from fsibench.harness.plan import load_protocol
 
     loaded = [load_protocol(name, {}) for name in registry.protocol_files()]
@@ -64,7 +65,7 @@ def protocols() -> list[dict[str, Any]]:
             "title": protocol.title,
             "methods": len(protocol.methods),
             "datasets": len(protocol.datasets),
-            "splits": protocol.splits,
+            "splits": show_splits(protocol.splits),
             "scheme": protocol.scheme,
             "budget": protocol.budget,
         }

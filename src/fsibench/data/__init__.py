@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fsibench.data.arrays import BLOCK_ROWS, Floats, Rows, Singles, blocks_of
-from fsibench.data.splits import NUM_SPLITS, SPLIT_SCHEMES, SPLIT_SHARES, split_rows
+from fsibench.data.splits import NUM_SPLITS, SPLIT_SCHEMES, SPLIT_SHARES, parse_splits, show_splits, split_rows
 from fsibench.data.standardise import Prepared, Standardiser, prepare
 from fsibench.data.tables import Dataset, Description, Split, Table, TableDataset
 
@@ -23,6 +23,8 @@ __all__ = [
     "Table",
     "TableDataset",
     "blocks_of",
+    "parse_splits",
     "prepare",
+    "show_splits",
     "split_rows",
 ]

@@ -2,48 +2,80 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
 
 from fsibench.data.arrays import Floats, Rows, Singles, blocks_of
 from fsibench.data.tables import Dataset, TableDataset
+from fsibench.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 LARGE_TABLE_VALUES = 2_000_000  # beyond this many inputs a table is prepared on disk and memory-mapped
 
 
 @dataclass(frozen=True)
 class Standardiser:
-    """Affine map learned on training rows only; constant columns are divided by 1."""
+    """Affine map learned on training rows only; constant columns are divided by 1, and become 0 in test rows too."""
 
     x_mean: Floats
     x_scale: Floats
     y_mean: float
     y_scale: float
+    x_constant: tuple[int, ...] = ()  # inputs that are constant in the training rows
 
     @classmethod
     def of(cls, x: Floats, y: Floats, rows: Rows | None = None) -> Standardiser:
         """Mean and population standard deviation of the given rows (all of them if None)."""
         rows = np.arange(len(y)) if rows is None else rows
-        x_mean, x_scale = _mean_and_scale(x, rows)
-        y_mean, y_scale = _mean_and_scale(y[:, None], rows)
-        return cls(x_mean, x_scale, float(y_mean[0]), float(y_scale[0]))
+        if len(rows) < 2:
+            raise DataError(f"{len(rows)} training row is too few; a mean and a scale need at least 2.")
+        x_mean, x_scale, x_constant = _mean_and_scale(x, rows)
+        y_mean, y_scale, y_constant = _mean_and_scale(y[:, None], rows)
+        if y_constant:
+            raise DataError(f"the target is {y_mean[0]:g} in every training row, so that there is nothing to learn.")
+        return cls(x_mean, x_scale, float(y_mean[0]), float(y_scale[0]), x_constant)
 
     def x(self, raw: Floats) -> Singles:
-        return ((raw - self.x_mean) / self.x_scale).astype(np.float32)
+        standard = (raw - self.x_mean) / self.x_scale
+        standard[..., list(self.x_constant)] = 0.0
+        return _single(standard)
 
     def y(self, raw: Floats) -> Singles:
-        return ((raw - self.y_mean) / self.y_scale).astype(np.float32)
+        return _single((raw - self.y_mean) / self.y_scale)
+
+    def hidden(self, test_x: Floats) -> list[int]:
+        """Inputs that are constant in the training rows and something else in these."""
+        return [column for column in self.x_constant if (test_x[:, column] != self.x_mean[column]).any()]
 
 
-def _mean_and_scale(columns: Floats, rows: Rows) -> tuple[Floats, Floats]:
-    """Two passes in blocks, so that a memory-mapped table never has to fit in memory."""
-    mean = sum(block.sum(0, dtype=np.float64) for block in blocks_of(columns, rows)) / len(rows)
-    variance = sum(((block - mean) ** 2).sum(0, dtype=np.float64) for block in blocks_of(columns, rows)) / len(rows)
-    scale = np.sqrt(variance)  # population form, as the field does
-    # Rounding leaves a constant column with a scale of about 1e-16 of its size instead of zero.
-    constant = scale <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
-    return mean, np.where(constant, 1.0, scale)
+def _single(values: Floats) -> Singles:
+    with np.errstate(over="ignore"):
+        single: Singles = values.astype(np.float32)
+    if not np.isfinite(single).all():
+        raise DataError(f"a value {np.nanmax(np.abs(values)):.3g} standard deviations from the mean overflows.")
+    return single
+
+
+def _mean_and_scale(columns: Floats, rows: Rows) -> tuple[Floats, Floats, tuple[int, ...]]:
+    """Mean, scale and which columns are constant: two passes in blocks, so that a memory-mapped table never has to fit in memory."""
+    low = high = np.asarray(columns[rows[0]], dtype=np.float64)
+    total = np.zeros(columns.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for block in blocks_of(columns, rows):
+            low, high = np.minimum(low, block.min(0)), np.maximum(high, block.max(0))
+            total += block.sum(0, dtype=np.float64)
+        mean = total / len(rows)
+        parts = (((block - mean) ** 2).sum(0, dtype=np.float64) for block in blocks_of(columns, rows))
+        scale = np.sqrt(sum(parts) / len(rows))  # population form, as the field does
+    if not np.isfinite(scale).all():
+        place = int(np.flatnonzero(~np.isfinite(scale))[0])
+        size = max(abs(low[place]), abs(high[place]))
+        raise DataError(f"column {place + 1} cannot be standardised: it has a value of size {size:.3g}.")
+    constant = low == high
+    return np.where(constant, low, mean), np.where(constant, 1.0, scale), tuple(np.flatnonzero(constant).tolist())
 
 
 @dataclass(frozen=True)
@@ -58,19 +90,26 @@ class Prepared:
 
 
 def prepare(dataset: Dataset, scheme: str, index: int) -> Prepared:
-    """Load, split and standardise; no test row has any part in the standardisation.
+    """Load, split, encode and standardise; no test row has any part in what is learned about the columns.
 
     Large tables come as memory maps of rows that were standardised once and kept in the cache folder.
     """
     if isinstance(dataset, TableDataset):
-        table = dataset.table()
+        table = dataset.rows()
         if table.x.size > LARGE_TABLE_VALUES:
             from fsibench.data.sources import memory_maps  # the cache is needed by large tables only
 
             key = f"{dataset.fingerprint()[:32]}-{scheme}-{index}"
-            return memory_maps.mapped(key, table, lambda: dataset.split_rows(len(table), scheme, index))
+            return memory_maps.mapped(
+                key, table, lambda: dataset.split_rows(table, scheme, index), dataset.categories
+            )
     split = dataset.split(scheme, index)
     standardiser = Standardiser.of(split.train_x, split.train_y)
+    if hidden := standardiser.hidden(split.test_x):
+        logger.warning(
+            "%s, split %d: input %s is constant in the training rows and not in the test rows; it is left out",
+            dataset.name, index, ", ".join(str(column + 1) for column in hidden),
+        )
     return Prepared(
         standardiser.x(split.train_x),
         standardiser.y(split.train_y),

@@ -25,6 +25,7 @@ CORE_MODULES = (
     "fsibench.metrics",
     "fsibench.scoring",
     "fsibench.data.arrays",
+    "fsibench.data.encode",
     "fsibench.data.splits",
     "fsibench.data.standardise",
     "fsibench.data.tables",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fsibench import registry
-from fsibench.data import NUM_SPLITS, SPLIT_SCHEMES, SPLIT_SHARES, Dataset
+from fsibench.data import SPLIT_SCHEMES, SPLIT_SHARES, Dataset, parse_splits, show_splits
 from fsibench.errors import UsageError, unknown
 from fsibench.harness import identity
 
@@ -40,7 +40,8 @@ class Protocol:
     datasets: tuple[str, ...]
     title: str = ""
     scheme: str = "paper"
-    splits: int = 1
+    splits: tuple[int, ...] = (0,)
+    train_rows: tuple[int, ...] = ()  # also with this many training rows each; see the protocol `growth`
     seeds: tuple[int, ...] = (0,)
     seconds: float | None = None
     steps: int | None = None
@@ -52,8 +53,6 @@ class Protocol:
     def __post_init__(self) -> None:
         if self.scheme not in SPLIT_SCHEMES:
             raise unknown("split scheme", self.scheme, SPLIT_SCHEMES)
-        if not 1 <= self.splits <= NUM_SPLITS:
-            raise UsageError(f"splits must be between 1 and {NUM_SPLITS}; got {self.splits}.")
         if (self.seconds is None) == (self.steps is None):
             raise UsageError(f"protocol {self.name!r} needs either a budget in seconds or a number of steps.")
         if self.seconds is not None and not 0 < self.seconds < math.inf:
@@ -156,16 +155,17 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _refuse_code(path: Path, content: dict[str, Any]) -> None:
     """A protocol may come from anywhere, so it may not name files to execute; whoever runs it may, with --methods."""
-    for entry in _sequence(path, "methods", content.get("methods", []), str):
-        if ".py:" in entry:
-            raise UsageError(f"{path} names the code file {entry!r}; a protocol runs no code, give it with --methods.")
+    for key in ("methods", "datasets"):
+        for entry in _sequence(path, key, content.get(key, []), str):
+            if ".py:" in entry:
+                raise UsageError(f"{path} names the code file {entry!r}; a protocol runs no code, give it with --{key}.")
 
 
 # What a protocol file may say: key -> type of a value, or of the items of a list.
-_LISTS = {"methods": str, "datasets": str, "seeds": int, "keep": str}
+_LISTS = {"methods": str, "datasets": str, "seeds": int, "keep": str, "train_rows": int}
 _VALUES: dict[str, tuple[type, ...]] = {
     "title": (str,), "scheme": (str,), "clock": (str,), "device": (str,), "budget": (str, int, float),
-    "splits": (int,), "steps": (int,), "per_decade": (int,), "seconds": (int, float),
+    "splits": (int, str), "steps": (int,), "per_decade": (int,), "seconds": (int, float),
 }  # fmt: skip
 _NAMES = {str: "text", int: "whole number", float: "number"}
 
@@ -179,6 +179,8 @@ def _protocol(path: Path, content: dict[str, Any]) -> Protocol:
         elif type(value) not in _VALUES[key]:
             kinds = " or ".join(f"a {_NAMES[kind]}" for kind in _VALUES[key])
             raise UsageError(f"{path}: {key} must be {kinds}; got {value!r}.")
+    if "splits" in content:
+        content["splits"] = parse_splits(content["splits"])
     if "budget" in content:
         content["seconds"] = parse_budget(str(content.pop("budget")))
     for key in ("methods", "datasets"):
@@ -201,13 +203,26 @@ def make_plan(protocol: Protocol) -> list[Cell]:
     sets = _datasets(protocol)
     fingerprints = {text: data.fingerprint() for text, data in sets.items()}
     fitting = {text: [entry for entry in _entries(protocol) if _fits(protocol, entry, sets[text])] for text in sets}
+    available = {text: data.num_splits(protocol.scheme) for text, data in sets.items()}
+    _require_splits(protocol, available)
     return [
         _cell(protocol, entry, text, fingerprints[text], split, seed)
         for seed in protocol.seeds
-        for split in range(protocol.splits)
+        for split in protocol.splits
         for text in sets
         for entry in fitting[text]
+        if split < available[text]
     ]
+
+
+def _require_splits(protocol: Protocol, available: Mapping[str, int]) -> None:
+    """A split that no data set has is a mistake; one that only some have is left out of the others."""
+    text, most = max(available.items(), key=lambda item: item[1])
+    if (last := max(protocol.splits)) >= most:
+        raise UsageError(f"split {last} does not exist: {text} has {most}, numbered 0 to {most - 1}.")
+    for text, count in available.items():
+        if min(protocol.splits) >= count:
+            raise UsageError(f"{text} has none of the splits {show_splits(protocol.splits)}: they end at {count - 1}.")
 
 
 def left_out(protocol: Protocol) -> list[str]:
@@ -223,7 +238,22 @@ def left_out(protocol: Protocol) -> list[str]:
         for entry in _entries(protocol)
         if not _fits(protocol, entry, data)
     ]
-    return absent + too_large
+    counts = {text: data.num_splits(protocol.scheme) for text, data in _datasets(protocol).items()}
+    too_few = [
+        f"{text} has {count} split{'s' * (count > 1)}: the others asked for are left out"
+        for text, count in counts.items()
+        if max(protocol.splits) >= count
+    ]
+    return absent + too_large + too_few + _too_small(protocol)
+
+
+def _too_small(protocol: Protocol) -> list[str]:
+    return [
+        f"{text} is left out at {rows} training rows: it has {_num_train(protocol, registry.dataset(text))}"
+        for text in protocol.datasets
+        for rows in protocol.train_rows
+        if rows > _num_train(protocol, registry.dataset(text))
+    ]
 
 
 def _all_entries(protocol: Protocol) -> list[registry.Entry]:
@@ -240,12 +270,27 @@ def _missing(entry: registry.Entry) -> list[str]:
 
 
 def _datasets(protocol: Protocol) -> dict[str, Dataset]:
-    return {text: registry.dataset(text) for text in protocol.datasets}
+    sets = {text: registry.dataset(text) for text in protocol.datasets}
+    if not protocol.train_rows:
+        return sets
+    texts = [
+        registry.with_option(text, "train_rows", rows)
+        for text, data in sets.items()
+        for rows in protocol.train_rows
+        if rows <= _num_train(protocol, data)
+    ]
+    return {text: registry.dataset(text) for text in texts}
+
+
+def _num_train(protocol: Protocol, dataset: Dataset) -> int:
+    """About how many rows train in a split."""
+    share = SPLIT_SHARES.get(protocol.scheme, 1.0)
+    return min(round(share * dataset.describe().rows), getattr(dataset, "train_rows", None) or 1 << 62)
 
 
 def _fits(protocol: Protocol, entry: registry.Entry, dataset: Dataset) -> bool:
     limit = entry.method.max_rows
-    return limit is None or SPLIT_SHARES.get(protocol.scheme, 1.0) * dataset.describe().rows <= limit
+    return limit is None or _num_train(protocol, dataset) <= limit
 
 
 def _cell(

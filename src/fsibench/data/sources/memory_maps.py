@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 
 from fsibench.data import Floats, Prepared, Rows, Standardiser, Table, blocks_of
+from fsibench.data.encode import Encoder
 from fsibench.data.sources import cache
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 FILES = {"train_x": "<f4", "train_y": "<f4", "test_x": "<f4", "test_y": "<f8"}
 
 
-def mapped(key: str, table: Table, split_rows: Callable[[], tuple[Rows, Rows]]) -> Prepared:
+def mapped(key: str, table: Table, split_rows: Callable[[], tuple[Rows, Rows]], categories: str = "onehot") -> Prepared:
     """The prepared split under `key`, made first if it is not there whole."""
     place = cache.folder() / "prepared" / key
     found = _read(place)
@@ -34,17 +35,19 @@ def mapped(key: str, table: Table, split_rows: Callable[[], tuple[Rows, Rows]]) 
         if found is None:
             logger.info("standardising %d rows into %s", len(table), place)
             with cache.replacing(place) as staging:
-                _write(staging, table, *split_rows())
+                _write(staging, table, *split_rows(), categories)
             found = _read(place)
     assert found is not None, "just written under our own lock"
     return found
 
 
-def _write(staging: Path, table: Table, train: Rows, test: Rows) -> None:
-    standardiser = Standardiser.of(table.x, table.y, train)
+def _write(staging: Path, table: Table, train: Rows, test: Rows, categories: str) -> None:
+    encode = Encoder.of(table.x, table.columns, table.levels, train, categories)
+    encoded = _encoded(staging, table, encode)
+    standardiser = Standardiser.of(encoded, table.y, train)
     for name, rows in (("train", train), ("test", test)):
         with (staging / f"{name}_x").open("wb") as file:
-            for block in blocks_of(table.x, rows):
+            for block in blocks_of(encoded, rows):
                 file.write(standardiser.x(block).astype("<f4").tobytes())
     with (staging / "train_y").open("wb") as file:
         for block in blocks_of(table.y, train):
@@ -52,14 +55,26 @@ def _write(staging: Path, table: Table, train: Rows, test: Rows) -> None:
     (staging / "test_y").write_bytes(np.asarray(table.y[test], dtype="<f8").tobytes())
     record = {
         "format": FORMAT,
-        "inputs": table.x.shape[1],
+        "inputs": encoded.shape[1],
         "x_mean": standardiser.x_mean.tolist(),
         "x_scale": standardiser.x_scale.tolist(),
         "y_mean": standardiser.y_mean,
         "y_scale": standardiser.y_scale,
+        "x_constant": standardiser.x_constant,
         "stamps": _stamps(staging),
     }
     (staging / "prepared.json").write_text(json.dumps(record), encoding="utf-8")
+    (staging / "encoded").unlink(missing_ok=True)
+
+
+def _encoded(staging: Path, table: Table, encode: Encoder) -> Floats:
+    """The columns as numbers; those that change are written beside the table instead of into memory."""
+    if not encode.parts:
+        return table.x
+    with (staging / "encoded").open("wb") as file:
+        for block in blocks_of(table.x, np.arange(len(table))):
+            file.write(encode(block).astype("<f8").tobytes())
+    return np.memmap(staging / "encoded", dtype="<f8", mode="r", shape=(len(table), len(encode.columns)))
 
 
 def _read(place: Path) -> Prepared | None:
@@ -76,7 +91,8 @@ def _read(place: Path) -> Prepared | None:
         return None
     inputs = record["inputs"]
     standardiser = Standardiser(
-        np.array(record["x_mean"]), np.array(record["x_scale"]), record["y_mean"], record["y_scale"]
+        *(np.array(record["x_mean"]), np.array(record["x_scale"]), record["y_mean"], record["y_scale"]),
+        tuple(record["x_constant"]),
     )
     train_x, test_x = (_map(place, name).reshape(-1, inputs) for name in ("train_x", "test_x"))
     return Prepared(train_x, _map(place, "train_y"), test_x, _map(place, "test_y"), standardiser)
