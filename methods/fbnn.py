@@ -39,7 +39,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from fsibench.blocks.divergences import alpha_energy
@@ -130,36 +129,12 @@ class FBNN(Method):
             log_scale = (self.prior_log_scale, 2.0)
             return BNNPrior(train.num_inputs, generator, hidden, log_scale=log_scale, dtype=train.x.dtype)
         prior = BNNPrior(train.num_inputs, generator, hidden, 0.0, None, self.prior_bias_scale, train.x.dtype)
-        scale = self.prior_scale or scale_of_highest_evidence(prior, train, self.prior_rows, generator)
+        if self.prior_scale is None:
+            prior.fit_scale(train.x, train.y, generator, self.prior_rows)
+            return prior
         with torch.no_grad():
-            prior.log_scales += math.log(scale)
+            prior.log_scales += math.log(self.prior_scale)
         return prior
-
-
-# What scales are tried, and noise variances with each of them: targets have unit variance.
-SCALES = (0.3, 3.0)
-NOISE_VARIANCES = torch.logspace(-5.0, 0.0, 26, dtype=torch.float64)
-EVIDENCE_NETWORKS = 50
-
-
-@torch.no_grad()
-def scale_of_highest_evidence(prior: BNNPrior, train: Data, at_most: int, generator: torch.Generator) -> float:
-    """The factor on the scales of all weights for which max_σ² log N(y | m, K + σ² I) of the prior's moments is highest."""
-    rows = torch.randperm(len(train), generator=generator, device=train.x.device)[:at_most]
-    x, y = train.x[rows], train.y[rows].double()
-    noise = prior.draw_noise(EVIDENCE_NETWORKS, generator)
-
-    def negative_log_evidence(log_factor: float) -> float:
-        log_scales = prior.log_scales + log_factor
-        mean, features = process_features(x, prior.means, log_scales, prior.biases, prior.widths, noise)
-        eigenvalues, U = torch.linalg.eigh(gram(features))
-        projected = U.mT @ (y - mean)  # [n]
-        variances = eigenvalues.clamp_min(0.0) + NOISE_VARIANCES.to(y.device)[:, None]  # [26, n]
-        return float((projected.square() / variances + variances.log()).sum(1).min())
-
-    bounds = (math.log(SCALES[0]), math.log(SCALES[1]))
-    best = minimize_scalar(negative_log_evidence, bounds=bounds, method="bounded", options={"xatol": 0.03})
-    return math.exp(best.x)
 
 
 class FunctionalNetwork:
@@ -215,7 +190,7 @@ class FunctionalNetwork:
         if isinstance(self.prior, GaussianProcess):
             L = self.prior.factor(points, self.options.injected_noise**2)
             return torch.zeros_like(L[0]), L
-        mean, features = self.prior.features(points, self.prior.draw_noise(self.options.num_networks, generator))
+        mean, features = self.prior.moments(points, self.prior.draw_noise(self.options.num_networks, generator))
         return mean.double(), self.blurred_factor(features)
 
     def blurred_factor(self, features: Tensor) -> Tensor:

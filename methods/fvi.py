@@ -21,32 +21,30 @@ with equality once the grid determines h, so the bound needs no grid. Maximised,
 
     N/B Σ_n e_α(n) − KL[q(h) ‖ N(0, I)]
 
-Priors: `bnn`, a Bayesian network of unit scale; `vip`, a Bayesian network whose scales VIP has fitted to the training
-rows by its collapsed evidence; `gp`, the ARD RBF process of highest evidence. Fitting is on the clock.
+Any prior can be imitated (`prior`). With `fit_prior` its parameters maximise the evidence of the training rows first
+(`blocks.evidence`), on the clock: of a Bayesian network all means and scales, of a Gaussian process its lengthscales.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.draws import by_rows, normal, uniform
 from fsibench.blocks.gaussian import factor, standard_kl
-from fsibench.blocks.kernels import GaussianProcess, fitted_process
 from fsibench.blocks.likelihoods import LOG_2PI, noise_variance
 from fsibench.blocks.networks import MLP
-from fsibench.blocks.priors import BNNPrior, Prior
+from fsibench.blocks.priors import Prior, make_prior, prior_class
 from fsibench.blocks.training import Optimiser, Schedule, leaf
-from fsibench.contract import Budget, Data, Meter, Method
+from fsibench.contract import Budget, Data, Method
 from fsibench.predictive import Predictive
 
-CHUNK_ROWS = 2000
 # ν's variance relative to the prior's: below it the generator's covariance would be singular.
 SMALLEST_RESIDUAL = 1e-4
 
@@ -59,21 +57,24 @@ class FVI(Method):
     paper: ClassVar[str] = "Ma and Hernández-Lobato, Functional VI based on stochastic process generators, NeurIPS 2021"
     note: ClassVar[str] = "reconstruction"
 
-    prior: Literal["bnn", "vip", "gp"] = "vip"
-    vip_steps: int = 400  # at most so many steps fit prior=vip
+    prior: str = "bnn"  # any name of `blocks.priors`
+    fit_prior: bool = True  # its parameters by evidence, before stage one; else they stay at their start
+    evidence_steps: int = 400  # at most, of that fit
     num_basis: int = 100  # K
     hidden_units: int = 100
     alpha: float = 0.5
     prior_share: float = 0.6  # of the budget, for the prior and stage one
     prior_steps: int = 4000  # at most, of stage one; with a budget of steps also no more than those
-    num_functions: int = 64  # prior draws per step of stage one
+    num_draws: int = 64  # prior functions per step of stage one
     grid_size: int = 100
     prior_learning_rate: float = 3e-3
     batch_size: int = 100
     learning_rate: float = 1e-2
     schedule: Schedule = "cosine"
     initial_log_noise: float = -2.0
-    gp_rows: int = 1000  # at most so many rows fit the GP prior
+
+    def __post_init__(self) -> None:
+        prior_class(self.prior)
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[PosteriorGenerator]:
         prior = self.make_prior(train, budget, generator)
@@ -88,25 +89,13 @@ class FVI(Method):
             model.last_loss = optimiser.minimise(-model.objective(batch) / len(train), fraction)
             yield model
 
-    def make_prior(self, train: Data, budget: Budget, generator: torch.Generator) -> GaussianProcess | Prior:
-        if self.prior == "gp":
-            limit = 0.5 * self.prior_share
-            rows = torch.randperm(len(train), generator=generator, device=train.x.device)[: self.gp_rows]
-            return fitted_process(train.x[rows], train.y[rows], stop=lambda: budget.fraction > limit)
-        if self.prior == "vip":
-            return learned_by_vip(self, train, budget, generator)
-        return BNNPrior(train.num_inputs, generator, mean_scale=0.0, log_scale=None, dtype=train.x.dtype)
-
-
-def learned_by_vip(options: FVI, train: Data, budget: Budget, generator: torch.Generator) -> Prior:
-    """The Bayesian network prior of VIP's collapsed evidence; ends early when its part of the budget is spent."""
-    vip = importlib.import_module("fsibench.methods.vip").VIP()
-    meter = Meter(steps=min(options.vip_steps, budget.steps or options.vip_steps))
-    for model in meter.pulls(vip, train, generator):  # noqa: B007
-        if budget.fraction > 0.5 * options.prior_share:
-            break
-    prior: Prior = model.prior  # type: ignore[attr-defined]
-    return prior
+    def make_prior(self, train: Data, budget: Budget, generator: torch.Generator) -> Prior:
+        """The prior that the first stage imitates; a fit of it takes at most half of its share of the budget."""
+        prior = make_prior(self.prior, train.x, generator, mean_scale=0.0, log_scale=None)
+        if self.fit_prior:
+            steps = min(self.evidence_steps, budget.steps or self.evidence_steps)
+            prior.fit_evidence(train.x, train.y, generator, steps, lambda: budget.fraction > 0.5 * self.prior_share)
+        return prior
 
 
 class Grids:
@@ -121,9 +110,8 @@ class Grids:
         """[size, D]; rows are drawn with replacement, so small data give full grids too."""
         near = self.size // 2
         rows = torch.randint(len(self.x), (near,), generator=generator, device=self.x.device)
-        shape = (self.size - near, self.x.shape[1])
-        uniform = torch.rand(shape, generator=generator, dtype=self.x.dtype, device=self.x.device)
-        return torch.cat([self.x[rows], self.low + self.range * uniform])
+        shares = uniform(generator, self.size - near, self.x.shape[1], like=self.x)
+        return torch.cat([self.x[rows], self.low + self.range * shares])
 
 
 class Generator:
@@ -153,7 +141,7 @@ class Generator:
 
 
 def fitted_generator(
-    options: FVI, prior: GaussianProcess | Prior, grids: Grids, budget: Budget, generator: torch.Generator
+    options: FVI, prior: Prior, grids: Grids, budget: Budget, generator: torch.Generator
 ) -> Generator:
     """Stage one: maximum likelihood on fresh draws of the prior at fresh grids."""
     shared = Generator(grids.x.shape[1], options.num_basis, options.hidden_units, generator, grids.x)
@@ -165,14 +153,14 @@ def fitted_generator(
             break
         x = grids.draw(generator)
         with torch.no_grad():
-            f = prior.draw(x, options.num_functions, generator)
+            f = prior.draw(x, options.num_draws, generator)
         optimiser.minimise(-shared.log_marginal(f, x).mean() / len(x), progress)
     return shared
 
 
 @torch.no_grad()
 def moment_errors(
-    shared: Generator, prior: GaussianProcess | Prior, grids: Grids, generator: torch.Generator
+    shared: Generator, prior: Prior, grids: Grids, generator: torch.Generator
 ) -> dict[str, float | Tensor]:
     """Relative errors of the generator's mean, variance and covariance on a fresh grid, against draws of the prior.
 
@@ -202,7 +190,7 @@ class PosteriorGenerator:
         self,
         options: FVI,
         shared: Generator,
-        prior: GaussianProcess | Prior,
+        prior: Prior,
         errors: dict[str, float | Tensor],
         num_data: int,
     ) -> None:
@@ -235,24 +223,22 @@ class PosteriorGenerator:
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        parts = [torch.stack(self.marginals(*self.shared.components(rows))) for rows in x.split(CHUNK_ROWS)]
-        mean, variance = torch.cat(parts, 1)
+        mean, variance = by_rows(lambda rows: torch.stack(self.marginals(*self.shared.components(rows))), x, 2000)
         return Predictive(mean[None], (variance + noise_variance(self.log_noise)).sqrt()[None])
 
     @torch.no_grad()
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         features, mean, residual = self.shared.components(x)
-        normal = torch.randn(num_draws, self.options.num_basis, generator=generator, dtype=x.dtype, device=x.device)
-        h = self.q_mean + normal @ self.factor().mT  # [S, K]
+        h = self.q_mean + normal(generator, num_draws, self.options.num_basis, like=x) @ self.factor().mT  # [S, K]
         # ν is independent from input to input, but one value at each: equal rows share it
         distinct, position = torch.unique(x, dim=0, return_inverse=True)
-        nu = torch.randn(num_draws, len(distinct), generator=generator, dtype=x.dtype, device=x.device)
+        nu = normal(generator, num_draws, len(distinct), like=x)
         return mean + h @ features.mT + nu[:, position] * residual.sqrt()
 
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Draws of the prior that stage one learned from, not of the generator."""
-        return self.prior.draw(x, num_draws, generator).to(x.dtype)
+        return self.prior.draw(x, num_draws, generator)
 
     @torch.no_grad()
     def trace(self) -> dict[str, float | Tensor]:

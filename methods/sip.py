@@ -31,7 +31,7 @@ from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linalg import JITTER, cholesky
 from fsibench.blocks.networks import DropoutMasks, NoiseSampler
-from fsibench.blocks.priors import BNNPrior, GaussianProcessPrior, NeuralSamplerPrior, Prior
+from fsibench.blocks.priors import Prior, make_prior, prior_class
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least, warm_up
 from fsibench.contract import Budget, Data, Method
 from fsibench.predictive import Predictive
@@ -72,7 +72,7 @@ class SIP(Method):
         },
     }  # fmt: skip
 
-    prior: Literal["bnn", "ns", "gp"] = "bnn"
+    prior: str = "bnn"  # any name of `blocks.priors`
     alpha: float = 0.5  # 0 is the limit of variational inference, 1 the log predictive density
     num_inducing: int = 30
     num_moment_samples: int = 50  # prior functions per step, for m, K and the discriminator
@@ -99,6 +99,7 @@ class SIP(Method):
     jitter: float = JITTER
 
     def __post_init__(self) -> None:
+        prior_class(self.prior)
         require_at_least(
             1, num_inducing=self.num_inducing, num_posterior_samples=self.num_posterior_samples,
             batch_size=self.batch_size,
@@ -111,7 +112,7 @@ class SIP(Method):
             raise ValueError(f"dropout is a number from 0 to 1, below 1, got {self.dropout_bnn}, {self.dropout_ns}")
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SparseImplicitProcess]:
-        prior = make_prior(self, train.num_inputs, generator, train.x.dtype)
+        prior = initial_prior(self, train.x, generator)
         sampler = make_sampler(self, generator, train.x.dtype)
         model = SparseImplicitProcess(self, prior, sampler, initial_inducing(train.x, self.num_inducing, generator))
         contrast = make_contrast(self, generator, train.x.dtype)
@@ -148,7 +149,7 @@ class SparseImplicitProcess:
         self.options, self.prior, self.sampler = options, prior, sampler
         self.inducing = leaf(inducing)  # Z, [M, D]
         self.log_noise = leaf(inducing.new_tensor(options.initial_log_noise))  # λ
-        self.dropout_rate = {"bnn": options.dropout_bnn, "ns": options.dropout_ns, "gp": 0.0}[options.prior]
+        self.dropout_rate = {"bnn": options.dropout_bnn, "ns": options.dropout_ns}.get(options.prior, 0.0)
         self.last: dict[str, float | Tensor] = {}
 
     def draw_conditional(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Conditional]:
@@ -272,14 +273,12 @@ class AdaptiveContrast:
         return ratio.mean() + moments.divergence(others.mean.detach(), others.variance.detach().log())
 
 
-def make_prior(options: SIP, num_inputs: int, generator: torch.Generator, dtype: torch.dtype) -> Prior:
+def initial_prior(options: SIP, x: Tensor, generator: torch.Generator) -> Prior:
     released = options.initialisation == "released"
-    if options.prior == "ns":
-        return NeuralSamplerPrior(num_inputs, generator, weight_scale=0.2 if released else None, dtype=dtype)
-    if options.prior == "gp":
-        return GaussianProcessPrior(num_inputs, generator, dtype=dtype)
-    log_scale = (-5.0, 2.0) if released else (-3.0, 0.1)
-    return BNNPrior(num_inputs, generator, mean_scale=0.05 if released else 0.2, log_scale=log_scale, dtype=dtype)
+    if options.prior == "bnn":
+        log_scale, mean_scale = ((-5.0, 2.0), 0.05) if released else ((-3.0, 0.1), 0.2)
+        return make_prior("bnn", x, generator, mean_scale=mean_scale, log_scale=log_scale)
+    return make_prior(options.prior, x, generator, weight_scale=0.2 if released else None)
 
 
 def make_sampler(options: SIP, generator: torch.Generator, dtype: torch.dtype) -> NoiseSampler:

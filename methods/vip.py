@@ -30,7 +30,7 @@ Deviations: `tied` shares one mean and one scale per layer, but biases keep froz
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -38,10 +38,10 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.draws import some_rows
 from fsibench.blocks.gaussian import linear_posterior_from_moments, low_rank_log_evidence, standard_kl
 from fsibench.blocks.likelihoods import LOG_2PI, gaussian_log_density, noise_variance
-from fsibench.blocks.networks import MLP, DropoutMasks, kept_scale, num_weights, sampled_network, weight_shapes
-from fsibench.blocks.priors import BNNPrior, Prior
+from fsibench.blocks.priors import BNNPrior, make_prior
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
 from fsibench.contract import Budget, Data, Method
 from fsibench.errors import UsageError
@@ -123,7 +123,11 @@ class LinearisedProcess:
 
     def __init__(self, options: VIP, train: Data, generator: torch.Generator) -> None:
         self.options, self.train, self.last_loss = options, train, math.nan
-        self.prior = build_prior(options, train, generator)
+        name = "bnn_tied" if options.tied else {"ns": "ns_concat"}.get(options.prior, options.prior)
+        self.prior = make_prior(
+            name, train.x, generator, hidden=(options.hidden_units,) * 2, mean_scale=0.0, log_scale=None,
+            num_noise=options.num_noise,
+        )
         self.log_noise = leaf(torch.full((1,), options.initial_log_noise, dtype=train.x.dtype, device=train.x.device))
         fresh = options.basis == "fresh"
         # The functions of predictions, and with basis=fixed those of training: frozen for the whole run.
@@ -181,7 +185,7 @@ class LinearisedProcess:
     def features(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """m(x) [N] and Φ(x) [N, S]."""
         if self.integrated:
-            return self.integrated.features(x, noise)
+            return self.integrated.moments(x, noise)
         f = self.prior.functions(x, noise)  # [S, N]
         mean = f.mean(0)
         return mean, ((f - mean) / math.sqrt(len(noise) - 1)).mT
@@ -287,78 +291,3 @@ def released_energy(y: Tensor, shift: Tensor, variance: Tensor, noise: Tensor, a
     """The script's e_α: 1/α { log N(y | φᵀμ, v + σ²/α²) − (1 − α)/2 log 2πσ² − ½ log α }, with its three slips."""
     density = gaussian_log_density(y, shift, variance + noise / alpha**2)
     return (density - 0.5 * (1.0 - alpha) * (LOG_2PI + noise.log()) - 0.5 * math.log(alpha)) / alpha
-
-
-def some_rows(num_data: int, at_most: int, generator: torch.Generator) -> Tensor:
-    """All row numbers, or that many of them at random."""
-    if num_data <= at_most:
-        return torch.arange(num_data, device=generator.device)
-    return torch.randint(num_data, (at_most,), generator=generator, device=generator.device)
-
-
-# Priors ---------------------------------------------------------------------------------------------------------------
-
-
-def build_prior(options: VIP, train: Data, generator: torch.Generator) -> Prior:
-    hidden, dtype = (options.hidden_units,) * 2, train.x.dtype
-    if options.prior == "ns":
-        return ConcatenatedSampler(train.num_inputs, generator, hidden, options.num_noise, dtype)
-    if options.tied:
-        return TiedBNNPrior(train.num_inputs, generator, hidden, dtype)
-    return BNNPrior(train.num_inputs, generator, hidden, mean_scale=0.0, log_scale=None, dtype=dtype)
-
-
-class ConcatenatedSampler(Prior):
-    """The neural sampler of the VIP paper: f_s(x) = NN([x, z_s]) with z uniform on [−1, 1]^d."""
-
-    def __init__(
-        self, num_inputs: int, generator: torch.Generator, hidden: Sequence[int], num_noise: int, dtype: torch.dtype
-    ) -> None:
-        self.num_noise = num_noise
-        self.network = MLP((num_inputs + num_noise, *hidden, 1), None, 0.1, generator, dtype)
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        return [self.network.flat]
-
-    def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
-        flat = self.network.flat
-        uniform = torch.rand(num_draws, self.num_noise, generator=generator, dtype=flat.dtype, device=flat.device)
-        return 2.0 * uniform - 1.0
-
-    def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
-        S, N = len(noise), len(x)
-        pairs = torch.cat([x.expand(S, N, -1), noise[:, None].expand(S, N, -1)], -1)  # [S, N, D + d]
-        return self.network(pairs.flatten(0, 1)).view(S, N)
-
-
-class TiedBNNPrior(Prior):
-    """A Bayesian network with one weight mean and one weight scale per layer; biases b_l = m_l + s_l e_l, e_l frozen."""
-
-    def __init__(
-        self, num_inputs: int, generator: torch.Generator, hidden: Sequence[int], dtype: torch.dtype
-    ) -> None:
-        self.widths = (num_inputs, *hidden, 1)
-        shapes = weight_shapes(self.widths)
-        device = generator.device
-        start = torch.tensor([[0.0, math.log(kept_scale(fan_in)), 0.0, math.log(0.3)] for fan_in, _ in shapes])
-        self.layers = leaf(start.to(dtype=dtype, device=device))  # [L, 4]: mean and log scale of weights, of biases
-        self.sizes = torch.tensor([fan_in * fan_out for fan_in, fan_out in shapes], device=device)
-        self.bias_sizes = torch.tensor(self.widths[1:], device=device)
-        self.bias_noise = torch.randn(int(self.bias_sizes.sum()), generator=generator, dtype=dtype, device=device)
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        return [self.layers]
-
-    def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
-        P = num_weights(self.widths)
-        return torch.randn(num_draws, P, generator=generator, dtype=self.layers.dtype, device=self.layers.device)
-
-    def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
-        mean, log_scale, bias_mean, bias_log_scale = self.layers.unbind(1)  # [L]
-        weights = torch.addcmul(
-            mean.repeat_interleave(self.sizes), log_scale.exp().repeat_interleave(self.sizes), noise
-        )  # [S, P]
-        spread = bias_log_scale.exp().repeat_interleave(self.bias_sizes) * self.bias_noise
-        return sampled_network(x, weights, bias_mean.repeat_interleave(self.bias_sizes) + spread, self.widths, dropout)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.conditionals import gaussian_conditional, low_rank_conditional, root
-from fsibench.blocks.linalg import JITTER
+from fsibench.blocks.linalg import JITTER, cholesky
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -96,3 +96,20 @@ def test_root_of_a_singular_covariance() -> None:
     covariance = torch.cov(v.mT)
     L = root(covariance)
     torch.testing.assert_close(L @ L.mT, covariance, rtol=1e-5, atol=1e-5)
+
+
+def test_the_variance_is_that_of_the_jitter_that_was_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factorisation that fails at first needs more jitter than asked for; the variance is proportional to it."""
+    first = []
+
+    def fails_twice(matrix: Tensor, jitter: float) -> tuple[Tensor, float]:
+        first.append(jitter)
+        return cholesky(matrix, 100.0 * jitter)
+
+    shapes = [(2, 3), (5, 3), (8, 3), (2, 5)]
+    a_x, a_z, v, u = (normal(*shape, seed=seed) for seed, shape in enumerate(shapes))
+    expected = low_rank_conditional(a_x, a_z, v, u, 1e-3)
+    monkeypatch.setattr("fsibench.blocks.linalg.cholesky", fails_twice)
+    escalated = low_rank_conditional(a_x, a_z, v, u, 1e-5)
+    assert first == [1e-5]
+    torch.testing.assert_close(escalated, expected)

@@ -1,13 +1,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
+from fsibench import checks, registry
+from fsibench.blocks.draws import normal
+from fsibench.blocks.evidence import log_evidence
 from fsibench.blocks.networks import DropoutMasks
-from fsibench.blocks.priors import BNNPrior, GaussianProcessPrior, NeuralSamplerPrior, Prior
+from fsibench.blocks.priors import (
+    BUILT_IN,
+    BNNPrior,
+    GaussianProcessPrior,
+    NeuralSamplerPrior,
+    Prior,
+    make_prior,
+    sample_moments,
+)
 from fsibench.errors import UsageError
 
 F64 = torch.float64
@@ -21,13 +33,11 @@ def inputs(num_rows: int, seed: int = 9) -> Tensor:
     return torch.randn(num_rows, 3, generator=stream(seed), dtype=F64)
 
 
-@pytest.fixture(params=["bnn", "ns", "gp"])
+@pytest.fixture(params=[*BUILT_IN, "random biases"])
 def prior(request: pytest.FixtureRequest) -> Prior:
-    if request.param == "bnn":
-        return BNNPrior(3, stream(), log_scale=(-1.0, 0.1), dtype=F64)
-    if request.param == "gp":
-        return GaussianProcessPrior(3, stream(), dtype=F64)
-    return NeuralSamplerPrior(3, stream(), dtype=F64)
+    if request.param == "random biases":
+        return make_prior("bnn", inputs(1), stream(), log_scale=(-1.0, 0.1), bias_log_scale=-1.0, nonlinearity="tanh")
+    return make_prior(request.param, inputs(1), stream(), log_scale=(-1.0, 0.1), hidden=(9, 8))
 
 
 def test_one_noise_is_one_function_wherever_it_is_evaluated(prior: Prior) -> None:
@@ -48,7 +58,7 @@ def test_draws_differ_between_functions_and_follow_the_generator(prior: Prior) -
 
 def test_gradients_reach_inputs_and_every_parameter(prior: Prior) -> None:
     x = inputs(4).requires_grad_()
-    prior.draw(x, 6, stream(2)).square().sum().backward()
+    prior.functions(x, prior.draw_noise(6, stream(2))).square().sum().backward()
     for tensor in [x, *prior.parameters]:
         assert tensor.grad is not None
         assert float(tensor.grad.abs().sum()) > 0.0
@@ -107,10 +117,12 @@ def test_gaussian_process_draws_have_the_covariance_of_the_kernel() -> None:
     with torch.no_grad():
         prior.log_scales[:] = torch.tensor([-0.2, 0.5, 0.4], dtype=F64)
     x = torch.randn(5, 2, generator=stream(3), dtype=F64)
-    draws = prior.draw(x, 5_000, stream(1)).detach()
+    through_features = prior.functions(x, prior.draw_noise(5_000, stream(1))).detach()
     lengthscales = torch.tensor([-0.2, 0.5], dtype=F64).exp()
     exact = math.exp(0.4) * torch.exp(-0.5 * torch.cdist(x / lengthscales, x / lengthscales).square())
-    torch.testing.assert_close(torch.cov(draws.mT), exact, atol=0.15, rtol=0.0)
+    for draws in (prior.draw(x, 5_000, stream(1)), through_features):
+        torch.testing.assert_close(torch.cov(draws.mT), exact, atol=0.15, rtol=0.0)
+    torch.testing.assert_close(prior.process.covariance(x, x), exact)
 
 
 def test_the_hyper_prior_of_a_bayesian_network_is_gaussian_in_units_of_its_layers() -> None:
@@ -128,3 +140,93 @@ def test_the_hyper_prior_of_a_bayesian_network_is_gaussian_in_units_of_its_layer
 def test_a_process_without_a_hyper_prior_says_so() -> None:
     with pytest.raises(UsageError, match="no hyper-prior"):
         GaussianProcessPrior(2, torch.Generator()).log_hyperprior(1.0, 1.0)
+
+
+def test_an_unknown_prior_is_refused_with_the_names_that_exist() -> None:
+    with pytest.raises(UsageError, match="unknown prior 'bn'; did you mean 'bnn'"):
+        make_prior("bn", inputs(1), stream())
+
+
+def test_another_package_adds_a_prior_with_one_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lines(Prior):
+        """f(x) = w · x with w ~ N(0, scale²): all that a prior has to say."""
+
+        def __init__(self, num_inputs: int, generator: torch.Generator, dtype: torch.dtype, scale: float = 1.0) -> None:
+            self.scale, self.like = scale, torch.empty(num_inputs, dtype=dtype)
+
+        @property
+        def parameters(self) -> list[Tensor]:
+            return []
+
+        def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
+            return normal(generator, num_draws, len(self.like), like=self.like)
+
+        def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
+            return self.scale * noise @ x.mT
+
+    class Point:
+        name = "lines"
+
+        def load(self) -> object:
+            return Lines
+
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point()] if group == "fsibench.priors" else [])
+    made = make_prior("lines", inputs(1), stream(), scale=0.5, hidden=(50,))
+    assert float(made.draw(torch.eye(3, dtype=F64), 20_000, stream(1)).std()) == pytest.approx(0.5, rel=0.02)
+    posterior = checks.fit(registry.entry("sip[prior=lines]").method, checks.linear_data(), 2)
+    assert posterior.predict(torch.zeros(4, 3), stream()).num_points == 4
+
+
+def test_integrating_the_output_layer_keeps_the_covariance_and_scatters_less() -> None:
+    x = inputs(12)
+    prior = BNNPrior(3, stream(), mean_scale=0.0, log_scale=None, dtype=F64)
+
+    def covariances(moments: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+        """Of 200 sets of 40 draws each: [200, 12, 12]."""
+        source = stream(1)
+        with torch.no_grad():
+            sets = [moments(prior.draw_noise(40, source))[1] for _ in range(200)]
+        return torch.stack([features @ features.mT for features in sets])
+
+    integrated = covariances(lambda noise: prior.moments(x, noise))
+    sampled = covariances(lambda noise: sample_moments(prior.functions(x, noise)))
+    assert float((integrated.mean(0) - sampled.mean(0)).norm()) < 0.06 * float(sampled.mean(0).norm())
+    assert integrated.var(0).mean().item() < 0.5 * sampled.var(0).mean().item()
+
+
+def test_the_scale_of_a_bayesian_network_is_found_from_its_own_functions() -> None:
+    generator = stream()
+    x = torch.randn(200, 3, generator=generator)
+    for truth in (0.7, 1.5):
+        source = BNNPrior(3, stream(1), mean_scale=0.0, log_scale=None)
+        with torch.no_grad():
+            source.log_scales += math.log(truth)
+        found = []
+        for f in source.draw(x, 5, generator).detach():
+            prior = BNNPrior(3, stream(1), mean_scale=0.0, log_scale=None)
+            prior.fit_scale(x, f + 0.1 * torch.randn(200, generator=generator), stream(2))
+            found.append(float((prior.log_scales.detach() - prior.kept_scales.log()).mean().exp()))
+        assert sum(found) / len(found) == pytest.approx(truth, rel=0.2)
+
+
+@pytest.mark.parametrize("name", ["bnn", "gp", "ns"])
+def test_fitting_by_evidence_raises_the_evidence(name: str) -> None:
+    x = torch.randn(60, 2, generator=stream(1))
+    y = torch.sin(2.0 * x[:, 0]) + 0.1 * torch.randn(60, generator=stream(2))
+    prior = make_prior(name, x, stream(), mean_scale=0.0, log_scale=None, weight_scale=None)
+    noise, variance = prior.draw_noise(50, stream(3)), torch.tensor(0.05)
+    before = log_evidence(prior, x, y, noise, variance).item()
+    prior.fit_evidence(x, y, stream(4), 60)
+    assert log_evidence(prior, x, y, noise, variance).item() > before + 10.0
+
+
+def test_a_fit_by_evidence_stops_when_told() -> None:
+    x = torch.randn(30, 2, generator=stream(1))
+    prior, calls = BNNPrior(2, stream(), mean_scale=0.0, log_scale=None), []
+
+    def stop() -> bool:
+        calls.append(1)
+        return len(calls) == 3
+
+    prior.fit_evidence(x, x[:, 0], stream(2), 100, stop)
+    assert len(calls) == 3

@@ -15,7 +15,7 @@ from fsibench.blocks.networks import sampled_hidden
 from fsibench.blocks.priors import BNNPrior
 from fsibench.contract import Budget, Data
 from fsibench.errors import UsageError
-from fsibench.methods.fbnn import FBNN, FunctionalNetwork, scale_of_highest_evidence
+from fsibench.methods.fbnn import FBNN, FunctionalNetwork
 
 
 def wave(num_rows: int, seed: int = 0) -> Data:
@@ -101,21 +101,6 @@ def test_the_gaussian_terms_of_a_linear_model_are_closed_forms() -> None:
     data_term, kl = model.gaussian_terms(data, data.x, torch.Generator())
     assert kl.item() == pytest.approx(expected.item(), rel=1e-4)
     assert data_term.item() == pytest.approx(fit.mean().item(), rel=1e-4)
-
-
-def test_the_scale_of_the_network_prior_is_found_from_its_own_functions() -> None:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(200, 3, generator=generator)
-    for truth in (0.7, 1.5):
-        prior = BNNPrior(3, torch.Generator().manual_seed(1), mean_scale=0.0, log_scale=None)
-        with torch.no_grad():
-            prior.log_scales += math.log(truth)
-        found = []
-        for f in prior.draw(x, 5, generator).detach():
-            prior = BNNPrior(3, torch.Generator().manual_seed(1), mean_scale=0.0, log_scale=None)
-            y = f + 0.1 * torch.randn(200, generator=generator)
-            found.append(scale_of_highest_evidence(prior, Data(x, y), 200, torch.Generator().manual_seed(2)))
-        assert sum(found) / len(found) == pytest.approx(truth, rel=0.2)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def test_the_marginal_of_the_generator_is_the_dense_gaussian_density() -> None:
 
 @pytest.mark.slow
 def test_the_first_stage_matches_the_moments_of_the_prior_on_held_out_grids() -> None:
-    shared, prior, grids = stage_one(FVI(prior="bnn", num_basis=20, grid_size=50), wave(50), 1500)
+    shared, prior, grids = stage_one(FVI(fit_prior=False, num_basis=20, grid_size=50), wave(50), 1500)
     errors = [moment_errors(shared, prior, grids, torch.Generator().manual_seed(seed)) for seed in range(5)]
     for name in ("prior_mean_error", "prior_variance_error", "prior_covariance_error"):
         mean_error = sum(float(error[name]) for error in errors) / len(errors)
@@ -47,7 +47,7 @@ def test_the_first_stage_matches_the_moments_of_the_prior_on_held_out_grids() ->
 
 def test_the_kl_of_the_latent_variables_bounds_the_kl_on_every_grid() -> None:
     data = wave(30)
-    shared, prior, grids = stage_one(FVI(num_basis=6, prior="bnn"), data, 50)
+    shared, prior, grids = stage_one(FVI(num_basis=6, fit_prior=False), data, 50)
     model = PosteriorGenerator(FVI(num_basis=6), shared, prior, {}, 30)
     stream = torch.Generator().manual_seed(4)
     with torch.no_grad():
@@ -69,14 +69,14 @@ def test_the_kl_of_the_latent_variables_bounds_the_kl_on_every_grid() -> None:
 
 def test_before_any_training_the_posterior_is_the_prior() -> None:
     data = wave(30)
-    shared, prior, _ = stage_one(FVI(num_basis=6, prior="bnn"), data, 5)
+    shared, prior, _ = stage_one(FVI(num_basis=6, fit_prior=False), data, 5)
     model = PosteriorGenerator(FVI(num_basis=6), shared, prior, {}, 30)
     assert model.trace()["kl"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_only_the_latent_variables_and_the_noise_are_trained_in_the_second_stage() -> None:
     data = wave(30)
-    options = FVI(num_basis=5, prior="bnn")
+    options = FVI(num_basis=5, fit_prior=False)
     shared, prior, _ = stage_one(options, data, 5)
     model = PosteriorGenerator(options, shared, prior, {}, 30)
     before = shared.network.flat.detach().clone()
@@ -86,10 +86,10 @@ def test_only_the_latent_variables_and_the_noise_are_trained_in_the_second_stage
     assert all(parameter.grad is not None for parameter in model.parameters)
 
 
-@pytest.mark.parametrize("prior", ["gp", "bnn"])
-def test_it_learns_a_wave(prior: str) -> None:
+@pytest.mark.parametrize(("prior", "fit_prior"), [("gp", True), ("bnn", False), ("bnn", True)])
+def test_it_learns_a_wave(prior: str, fit_prior: bool) -> None:
     train, test = wave(100), wave(100, seed=1)
-    model = checks.fit(FVI(prior=prior, num_basis=30), train, 400)
+    model = checks.fit(FVI(prior=prior, fit_prior=fit_prior, evidence_steps=50, num_basis=30), train, 400)
     assert isinstance(model, PosteriorGenerator)
     reached = model.predict(test.x, torch.Generator()).log_prob(test.y).mean().item()
     constant = torch.distributions.Normal(train.y.mean(), train.y.std()).log_prob(test.y).mean().item()

@@ -13,8 +13,11 @@ from fsibench import checks, registry
 from fsibench.blocks import diagnostics
 from fsibench.blocks.gaussian import linear_posterior
 from fsibench.blocks.hmc import Sampler
+from fsibench.blocks.networks import Nonlinearity
+from fsibench.blocks.weight_posterior import BayesianNetwork, IntegratedNetwork
 from fsibench.contract import Budget, Data
-from fsibench.methods.hmc import HMC, BayesianNetwork, Chains, IntegratedNetwork
+from fsibench.errors import UsageError
+from fsibench.methods.hmc import HMC, Chains
 
 
 def wave(num_rows: int, num_inputs: int = 1, seed: int = 0, dtype: torch.dtype = torch.float32) -> Data:
@@ -29,15 +32,16 @@ def fitted(method: HMC, data: Data, iterations: int) -> Chains:
     return chains
 
 
-@pytest.mark.parametrize("activation", ["tanh", "leaky_relu"])
-@pytest.mark.parametrize("prior", ["hierarchical", "gaussian"])
+@pytest.mark.parametrize("nonlinearity", ["tanh", "leaky_relu"])
+@pytest.mark.parametrize("hierarchical", [True, False])
 @pytest.mark.parametrize("output_layer", ["integrated", "sampled"])
 @pytest.mark.parametrize("hidden_layers", [0, 2])
 def test_the_gradient_written_out_equals_finite_differences(
-    prior: str, activation: str, output_layer: str, hidden_layers: int
+    hierarchical: bool, nonlinearity: Nonlinearity, output_layer: str, hidden_layers: int
 ) -> None:
     options = HMC(
-        prior=prior, activation=activation, output_layer=output_layer, hidden_units=5, hidden_layers=hidden_layers
+        hierarchical=hierarchical, nonlinearity=nonlinearity, output_layer=output_layer, hidden_units=5,
+        hidden_layers=hidden_layers,
     )
     generator = torch.Generator().manual_seed(0)
     network = options.network(wave(20, 3, dtype=torch.float64), Budget(steps=1), generator)
@@ -52,7 +56,7 @@ def test_the_gradient_written_out_equals_finite_differences(
 
 
 def test_the_potential_is_the_negative_log_joint_density() -> None:
-    options = HMC(prior="gaussian", hidden_units=4, output_layer="sampled")
+    options = HMC(hierarchical=False, hidden_units=4, output_layer="sampled")
     data = wave(15, 2, dtype=torch.float64)
     network = options.network(data, Budget(steps=1), torch.Generator())
     xi = torch.randn(3, network.num_parameters, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -142,7 +146,7 @@ def test_bayesian_linear_regression_is_sampled_to_its_closed_form() -> None:
     # A network without hidden layers; the noise is pinned by a prior of tiny spread.
     data = wave(30, 2, dtype=torch.float64)
     options = HMC(
-        prior="gaussian", hidden_layers=0, noise_centre=math.log(0.09), noise_spread=1e-3, output_layer="sampled"
+        hierarchical=False, hidden_layers=0, noise_centre=math.log(0.09), noise_spread=1e-3, output_layer="sampled"
     )
     network = options.network(data, Budget(steps=1), torch.Generator())
     start = torch.randn(8, network.num_parameters, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -167,7 +171,7 @@ def test_bayesian_linear_regression_is_sampled_to_its_closed_form() -> None:
 
 def test_a_linear_model_converges_and_its_diagnostics_say_so() -> None:
     options = HMC(
-        prior="gaussian", hidden_layers=0, warm_up=0.3, max_leapfrog=32, start_steps=50, output_layer="sampled"
+        hierarchical=False, hidden_layers=0, warm_up=0.3, max_leapfrog=32, start_steps=50, output_layer="sampled"
     )
     chains = fitted(options, wave(40), 600)
     trace = chains.trace()
@@ -191,29 +195,34 @@ def test_chains_start_apart() -> None:
 
 
 def test_the_papers_settings_report_how_little_they_move() -> None:
-    options = registry.entry("hmc[preset=seed]").method
+    options = registry.entry("hmc[preset=sip_paper]").method
     assert isinstance(options, HMC)
     assert (options.num_leapfrog, options.step_size, options.num_chains) == (25, 5e-5, 1)
-    assert (options.num_iterations, options.prior) == (10_000, "sip")
-    chains = fitted(dataclasses.replace(options, sip_steps=5), wave(30), 20)
+    assert (options.num_iterations, options.fit_prior) == (10_000, True)
+    chains = fitted(dataclasses.replace(options, prior_steps=5), wave(30), 20)
     trace = chains.trace()
     assert trace["expected_diffusion"] == pytest.approx(25 * 5e-5 * math.sqrt(20))
     assert trace["diagnostics_failed"] == 1.0
 
 
-def test_the_prior_of_sip_arrives_as_means_and_standard_deviations() -> None:
-    options = HMC(prior="sip", sip_steps=3, hidden_units=6)
+def test_a_fitted_prior_arrives_as_means_and_standard_deviations() -> None:
+    options = HMC(hierarchical=False, fit_prior=True, prior_steps=3, hidden_units=6, nonlinearity="leaky_relu")
     network = options.network(wave(30), Budget(steps=5), torch.Generator().manual_seed(0))
-    assert network.activation == "leaky_relu"
-    assert bool((network.bias_scales == 0).all())  # biases are point-valued there
+    assert network.nonlinearity == "leaky_relu"
+    assert bool((network.bias_scales == 0).all())  # biases are constants there
     assert network.scales.std().item() > 0
     xi = torch.zeros(1, network.num_parameters)
     weights = network.unpack(xi)[1]
     assert torch.cat([weight.flatten() for weight in weights]).numpy() == pytest.approx(network.means.numpy())
 
 
+def test_a_prior_cannot_be_fitted_and_sampled_at_once() -> None:
+    with pytest.raises(UsageError, match="hierarchical=false"):
+        HMC(fit_prior=True)
+
+
 def test_raw_coordinates_have_unit_mass_for_the_weights_themselves() -> None:
-    network = HMC(prior="gaussian", hidden_units=3).network(wave(10), Budget(steps=1), torch.Generator())
+    network = HMC(hierarchical=False, hidden_units=3).network(wave(10), Budget(steps=1), torch.Generator())
     mass = network.raw_inverse_mass()
     assert mass[: len(network.scales)].numpy() == pytest.approx((network.scales**-2).numpy())
 

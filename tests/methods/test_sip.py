@@ -15,8 +15,8 @@ from fsibench.methods.sip import (
     SIP,
     SparseImplicitProcess,
     initial_inducing,
+    initial_prior,
     make_contrast,
-    make_prior,
     make_sampler,
 )
 
@@ -34,7 +34,7 @@ def data(num_rows: int = 40) -> Data:
 
 
 def model(options: SIP) -> SparseImplicitProcess:
-    prior, sampler = make_prior(options, 2, stream(), F64), make_sampler(options, stream(1), F64)
+    prior, sampler = initial_prior(options, torch.zeros(1, 2, dtype=F64), stream()), make_sampler(options, stream(1), F64)
     return SparseImplicitProcess(options, prior, sampler, initial_inducing(data().x, options.num_inducing, stream(2)))
 
 
@@ -55,12 +55,16 @@ def test_symmetric_kl_trains_the_prior_and_forward_kl_does_not(prior: str, adapt
         assert gradient_size(process.sampler.parameters[0]) > 0.0
 
 
-def test_symmetric_kl_is_the_mean_of_both_directions() -> None:
+def test_with_the_true_log_ratio_the_symmetric_kl_is_the_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """q = N(1, ¼ I) and p = N(0, I) in six dimensions, whose log ratio is known."""
     contrast = make_contrast(SMALL, stream(3), F64)
-    u, f = torch.randn(2, 9, 6, generator=stream(4), dtype=F64)
-    logits = contrast.discriminator.log_ratio
-    expected = 0.5 * (logits(u).mean() - logits(f).mean())
-    torch.testing.assert_close(contrast.divergence(u, f), expected)
+    q, p = torch.distributions.Normal(1.0, 0.5), torch.distributions.Normal(0.0, 1.0)
+    monkeypatch.setattr(contrast.discriminator, "log_ratio", lambda u: (q.log_prob(u) - p.log_prob(u)).sum(1))
+    u = 0.5 * torch.randn(50_000, 6, generator=stream(4), dtype=F64) + 1.0
+    f = torch.randn(50_000, 6, generator=stream(5), dtype=F64)
+    kl = torch.distributions.kl_divergence
+    expected = 6.0 * 0.5 * float(kl(q, p) + kl(p, q))
+    assert float(contrast.divergence(u, f)) == pytest.approx(expected, rel=0.02)
 
 
 def test_adaptive_contrast_of_gaussians_is_their_symmetrised_divergence() -> None:

@@ -16,8 +16,8 @@ from fsibench.methods.sip import (
     SIP,
     SparseImplicitProcess,
     initial_inducing,
+    initial_prior,
     make_contrast,
-    make_prior,
     make_sampler,
 )
 
@@ -87,7 +87,7 @@ def test_sip(prior: str, alpha: float, conditional: str) -> None:
         prior=prior, alpha=alpha, conditional=conditional, dropout_bnn=0.1, dropout_ns=0.1,
         num_inducing=4, num_moment_samples=15, num_posterior_samples=8,
     )  # fmt: skip
-    made_prior, sampler = make_prior(options, 2, stream(), F64), make_sampler(options, stream(1), F64)
+    made_prior, sampler = initial_prior(options, batch().x, stream()), make_sampler(options, stream(1), F64)
     process = SparseImplicitProcess(options, made_prior, sampler, initial_inducing(batch().x, 4, stream(2)))
     contrast = make_contrast(options, stream(4), F64)
 

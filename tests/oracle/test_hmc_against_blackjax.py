@@ -16,14 +16,15 @@ import torch
 
 from fsibench.blocks import diagnostics
 from fsibench.blocks.hmc import Sampler
+from fsibench.blocks.weight_posterior import BayesianNetwork
 from fsibench.contract import Budget, Data
-from fsibench.methods.hmc import HMC, BayesianNetwork
+from fsibench.methods.hmc import HMC
 
 jax = pytest.importorskip("jax", reason="jax is not installed; run the oracle session of nox")
 blackjax = pytest.importorskip("blackjax", reason="blackjax is not installed; run the oracle session of nox")
 
 UNITS, CHAINS, WARM_UP, DRAWS = 4, 8, 500, 1500
-OPTIONS = HMC(prior="gaussian", hidden_layers=1, hidden_units=UNITS, noise_centre=-2.0, noise_spread=0.5)
+OPTIONS = HMC(hierarchical=False, hidden_layers=1, hidden_units=UNITS, noise_centre=-2.0, noise_spread=0.5)
 
 
 def tiny_data() -> Data:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsibench.blocks.divergences import diagonal_gaussian_kl
+from fsibench.blocks.draws import normal
 from fsibench.blocks.networks import MLP, SLOPE, activation
 from fsibench.blocks.training import Optimiser, Schedule, finite_or_diverged
 
@@ -57,8 +58,7 @@ class Discriminator:
         `hidden`: activations that `log_ratio` has found for these draws with the present T. A layer without bias is
         odd, so each pair costs one product with the first layer, forwards and backwards; gradients are written out.
         """
-        shape = ((len(standardised) + 1) // 2, standardised.shape[1])
-        pairs = torch.randn(shape, generator=generator, dtype=standardised.dtype, device=standardised.device)  # [H, M]
+        pairs = normal(generator, (len(standardised) + 1) // 2, standardised.shape[1], like=standardised)  # [H, M]
         if hidden is None:
             self.log_ratio(standardised, hidden := [])
         value, gradient = self.gaussian_gradient(standardised, hidden, pairs)

@@ -34,7 +34,7 @@ def gaussian_conditional(f_x: Tensor, f_z: Tensor, u: Tensor, jitter: float = JI
     d_x, d_z = (f_x - m_x).double(), (f_z - m_z).double()
     K_zx = d_z.mT @ d_x / degrees  # [M, N]
     K_zz = d_z.mT @ d_z / degrees  # [M, M]
-    weights = solve_positive_definite(K_zz, K_zx, jitter)  # (K_zz + εI)⁻¹ K_zx, [M, N]
+    weights, _ = solve_positive_definite(K_zz, K_zx, jitter)  # (K_zz + εI)⁻¹ K_zx, [M, N]
     # k_xx − Σ_j K_zx[j] · weights[j]
     variance = d_x.square().sum(0) / degrees - (K_zx * weights).sum(0)
     mean = m_x + (u - m_z) @ weights.to(u.dtype)
@@ -57,8 +57,9 @@ def low_rank_conditional(
     d = (v - v_mean).double()
     L = root(d.mT @ d / (v.shape[0] - 1))  # [R, R]
     b_x, b_z = a_x.double() @ L, a_z.double() @ L  # [N, R], [M, R]
-    weights = solve_positive_definite(b_z.mT @ b_z, b_x.mT, jitter)  # [R, N]
-    variance = jitter * (b_x.mT * weights).sum(0)
+    # ε is the jitter that was needed, which may be more than the one asked for
+    weights, epsilon = solve_positive_definite(b_z.mT @ b_z, b_x.mT, jitter)  # [R, N]
+    variance = epsilon * (b_x.mT * weights).sum(0)
     mean = a_x @ v_mean + (u - a_z @ v_mean) @ (b_z @ weights).to(u.dtype)
     return mean, variance.to(u.dtype)
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fsibench.blocks.draws import normal, uniform
+
 Potential = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 # A trajectory whose energy grows by more than this has left the region where the integrator is stable.
@@ -78,14 +80,12 @@ def transition(
 ) -> Transition:
     """Fresh momenta, one trajectory, an exact Metropolis test: leaves exp(−U) invariant."""
     q = state.position
-    normal = torch.randn(q.shape, generator=generator, dtype=q.dtype, device=q.device)
-    momentum = normal * inverse_mass.rsqrt()
+    momentum = normal(generator, *q.shape, like=q) * inverse_mass.rsqrt()
     before = state.potential + kinetic_energy(momentum, inverse_mass)
     end, momentum = leapfrog(state, momentum, step_size, num_steps, inverse_mass, potential)
     after = end.potential + kinetic_energy(momentum, inverse_mass)
     gain = torch.nan_to_num(before - after, nan=-math.inf)  # [C]
-    uniform = torch.rand(gain.shape, generator=generator, dtype=gain.dtype, device=gain.device)
-    accepted = uniform.log() < gain
+    accepted = uniform(generator, *gain.shape, like=gain).log() < gain
     keep = accepted[:, None]
     new = State(
         torch.where(keep, end.position, q),

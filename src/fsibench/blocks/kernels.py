@@ -1,4 +1,4 @@
-"""Kernels and the Gaussian process with an ARD RBF kernel, shared by `gp`, `svgp` and the GP prior of `fbnn`.
+"""Kernels and the Gaussian process with an ARD RBF kernel, shared by `gp`, `svgp` and the prior `gp`.
 
     k(x, x') = s² exp(−½ Σ_d (x_d − x'_d)² / ℓ_d²)
 
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.bfgs import minimise
+from fsibench.blocks.draws import normal
 from fsibench.blocks.gaussian import factor, multivariate_log_density
 from fsibench.blocks.likelihoods import LOG_2PI, MINIMUM_NOISE_VARIANCE
 
@@ -84,8 +85,9 @@ class GaussianProcess:
 
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Functions of the prior at x, [num_draws, N]."""
-        eps = torch.randn(num_draws, len(x), generator=generator, device=x.device, dtype=torch.float64)
-        return eps @ self.factor(x, 1e-9 * float(self.signal)).T
+        L = self.factor(x, 1e-9 * float(self.signal))
+        return normal(generator, num_draws, len(x), like=L) @ L.T
+
 
 @dataclass(frozen=True)
 class Start:

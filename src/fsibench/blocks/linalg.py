@@ -28,19 +28,19 @@ def cholesky(matrix: Tensor, jitter: float = JITTER) -> tuple[Tensor, float]:
     raise Diverged(f"a covariance matrix is not positive definite, even with {amount / 10.0:g} added to its diagonal")
 
 
-def solve_positive_definite(matrix: Tensor, right: Tensor, jitter: float = JITTER) -> Tensor:
-    """(K + jitter · I)⁻¹ R for symmetric K [M, M] and R [M, C], in the dtype given (use float64).
+def solve_positive_definite(matrix: Tensor, right: Tensor, jitter: float = JITTER) -> tuple[Tensor, float]:
+    """(K + ε I)⁻¹ R for symmetric K [M, M] and R [M, C], in the dtype given (use float64), and the jitter ε it took.
 
     Its gradient needs one further solve and no derivative of a Cholesky factor:
     with G = K⁻¹ R, ∂R = K⁻¹ ∂G and ∂K = −∂R Gᵀ.
     """
-    return _SolvePositiveDefinite.apply(matrix, right, jitter)  # type: ignore[no-any-return,no-untyped-call]
+    factor, amount = cholesky(matrix.detach(), jitter)
+    return _SolvePositiveDefinite.apply(matrix, right, factor), amount  # type: ignore[no-untyped-call]
 
 
 class _SolvePositiveDefinite(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, right: Tensor, jitter: float) -> Tensor:
-        factor, _ = cholesky(matrix, jitter)
+    def forward(ctx: Any, matrix: Tensor, right: Tensor, factor: Tensor) -> Tensor:
         solution = torch.cholesky_solve(right, factor)
         ctx.save_for_backward(factor, solution)
         return solution

@@ -1,26 +1,29 @@
 """Small fully connected networks, built for speed on one thread.
 
-Weights are stored input-major: a layer is `h @ W + b` with W of shape [fan_in, fan_out]. Activation everywhere: leaky
-ReLU with slope 0.2. Parameters of a network live in one flat leaf tensor, so that an optimiser step is one kernel.
+Weights are stored input-major: a layer is `h @ W + b` with W of shape [fan_in, fan_out]. Activations are leaky ReLU with
+slope 0.2 unless said otherwise. Parameters of a network live in one flat leaf tensor, so that an optimiser step is one kernel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fsibench.blocks.draws import normal, uniform
+
+Nonlinearity = Literal["leaky_relu", "tanh"]
 SLOPE = 0.2
 # Under a square root: its derivative at zero is infinite, and a row of zeros (a constant input) gives exactly zero.
 TINY = 1e-16
 
 
-def activation(x: Tensor) -> Tensor:
-    return functional.leaky_relu(x, SLOPE)
+def activation(x: Tensor, nonlinearity: Nonlinearity = "leaky_relu") -> Tensor:
+    return x.tanh() if nonlinearity == "tanh" else functional.leaky_relu(x, SLOPE)
 
 
 def weight_shapes(widths: Sequence[int]) -> list[tuple[int, int]]:
@@ -46,9 +49,9 @@ def split_biases(flat: Tensor, widths: Sequence[int]) -> tuple[Tensor, ...]:
 
 def scaled_weights(widths: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
     """Flat starting weights [P], each layer at its `kept_scale`."""
+    like = torch.empty(0, dtype=dtype, device=generator.device)
     layers = [
-        kept_scale(fan_in)
-        * torch.randn(fan_in * fan_out, generator=generator, dtype=dtype, device=generator.device)
+        kept_scale(fan_in) * normal(generator, fan_in * fan_out, like=like)
         for fan_in, fan_out in weight_shapes(widths)
     ]
     return torch.cat(layers)
@@ -69,28 +72,49 @@ def sampled_network(
     return _SampledNetworkFunction.apply(x, weights, biases, tuple(widths), masks)  # type: ignore[no-any-return,no-untyped-call]
 
 
-def sampled_hidden(x: Tensor, weights: Tensor, biases: Tensor, widths: Sequence[int]) -> Tensor:
-    """The last hidden layer of S networks: x [N, D], flat weights [S, P'] of all layers but the last -> [S, N, H]."""
+def sampled_hidden(
+    x: Tensor, weights: Tensor, biases: Tensor, widths: Sequence[int], nonlinearity: Nonlinearity = "leaky_relu"
+) -> Tensor:
+    """The last hidden layer of S networks: x [N, D], flat weights [S, P'] of all layers but the last -> [S, N, H].
+
+    Biases are flat, shared [...] or one set per network [S, ...].
+    """
     matrices, offsets = split_weights(weights, widths[:-1]), split_biases(biases, widths)
     h = x.expand(len(weights), *x.shape)
     for matrix, offset in zip(matrices, offsets[:-1], strict=True):
-        h = activation(torch.baddbmm(offset, h, matrix))
+        h = activation(torch.baddbmm(offset.unsqueeze(-2), h, matrix), nonlinearity)
     return h
 
 
+def sampled_values(
+    x: Tensor, weights: Tensor, biases: Tensor, widths: Sequence[int], nonlinearity: Nonlinearity
+) -> Tensor:
+    """`sampled_network` for any nonlinearity and for biases that differ from network to network, by autograd: [S, N]."""
+    H = widths[-2]
+    h = sampled_hidden(x, weights[:, :-H], biases, widths, nonlinearity)
+    return (h * weights[:, None, -H:]).sum(-1) + biases[..., -1:]
+
+
 def process_features(
-    x: Tensor, means: Tensor, log_scales: Tensor, biases: Tensor, widths: Sequence[int], noise: Tensor
+    x: Tensor,
+    means: Tensor,
+    log_scales: Tensor,
+    biases: Tensor,
+    widths: Sequence[int],
+    noise: Tensor,
+    nonlinearity: Nonlinearity = "leaky_relu",
 ) -> tuple[Tensor, Tensor]:
     """Moments of a Bayesian network with factorised Gaussian weights, those of its last layer integrated out.
 
-    S draws of the hidden layers (`noise` [S, P] standard normal, the last layer's share unused) give m(x) [N] and Φ [N, S(H + 1)] with covariance
-    ΦΦᵀ, by the law of total covariance with W ~ N(μ, diag σ²) the weights of the last layer:
+    S draws of the hidden layers (`noise` [S, P] standard normal, the last layer's share unused) give m(x) [N] and
+    Φ [N, S(H + 1)] with covariance ΦΦᵀ, by the law of total covariance with W ~ N(μ, diag σ²) the weights of the last
+    layer:
 
         m = 1/S Σ h_s μ + b,   ΦΦᵀ = 1/S Σ h_s diag σ² h_sᵀ + 1/(S − 1) Σ (h_s μ − m + b)(h_s μ − m + b)ᵀ
     """
     S, H = len(noise), widths[-2]
     hidden_weights = torch.addcmul(means[:-H], log_scales[:-H].exp(), noise[:, :-H])  # [S, P']
-    h = sampled_hidden(x, hidden_weights, biases, widths)  # [S, N, H]
+    h = sampled_hidden(x, hidden_weights, biases, widths, nonlinearity)  # [S, N, H]
     given_hidden = h @ means[-H:]  # [S, N]
     average = given_hidden.mean(0)
     within = (h * (log_scales[-H:].exp() / S**0.5)).transpose(0, 1).flatten(1)  # [N, S H]
@@ -166,8 +190,7 @@ class DropoutMasks:
     def masks(self, rows: int, columns: int, like: Tensor) -> Tensor:
         keep = 1.0 - self.rate
         # a uniform number and a comparison: several times faster than `bernoulli_`
-        uniform = torch.rand(rows, columns, generator=self.generator, dtype=like.dtype, device=like.device)
-        return uniform.lt_(keep).div_(keep)
+        return uniform(self.generator, rows, columns, like=like).lt_(keep).div_(keep)
 
 
 def gaussian_layer(
@@ -182,8 +205,7 @@ def gaussian_layer(
     location = torch.addmm(bias, h, mean)
     spread = (torch.mm(h.square(), variance) + TINY).sqrt()
     shape = location.shape if num_samples is None else (num_samples, *location.shape)
-    noise = torch.randn(shape, generator=generator, dtype=h.dtype, device=h.device)
-    return torch.addcmul(location, spread, noise)
+    return torch.addcmul(location, spread, normal(generator, *shape, like=h))
 
 
 class MLP:
@@ -203,7 +225,8 @@ class MLP:
     ) -> None:
         self.widths = tuple(widths)
         self.sizes = [size for fan_in, fan_out in weight_shapes(widths) for size in (fan_in * fan_out, fan_out)]
-        flat = torch.randn(sum(self.sizes), generator=generator, dtype=dtype, device=generator.device)
+        like = torch.empty(0, dtype=dtype, device=generator.device)
+        flat = normal(generator, sum(self.sizes), like=like)
         parts = torch.split_with_sizes(flat, self.sizes)
         for (fan_in, _), weight, bias in zip(weight_shapes(widths), parts[::2], parts[1::2], strict=True):
             weight *= kept_scale(fan_in) if weight_scale is None else weight_scale
@@ -229,9 +252,10 @@ class MLP:
         return _layers(flat, self.widths, self.sizes)
 
 
-def kept_scale(fan_in: int) -> float:
-    """Standard deviation of weights that keeps the mean square of leaky-ReLU activations from layer to layer."""
-    return float((2.0 / ((1.0 + SLOPE**2) * fan_in)) ** 0.5)
+def kept_scale(fan_in: int, nonlinearity: Nonlinearity = "leaky_relu") -> float:
+    """Standard deviation of weights that keeps the mean square of activations from layer to layer, of small ones for tanh."""
+    gain = 1.0 if nonlinearity == "tanh" else 2.0 / (1.0 + SLOPE**2)
+    return float((gain / fan_in) ** 0.5)
 
 
 class _MLPFunction(torch.autograd.Function):
@@ -314,7 +338,7 @@ class NoiseSampler:
         self.network = MLP(
             (num_noise, hidden_units, hidden_units, num_outputs), weight_scale, bias_scale, generator, dtype
         )
-        start = torch.randn(2, num_noise, generator=generator, dtype=dtype, device=generator.device)
+        start = normal(generator, 2, num_noise, like=self.network.flat.detach())
         start[0] *= mean_scale
         start[1] = log_variance[0] + log_variance[1] * start[1]
         self.noise_map = start.requires_grad_(True)  # rows μ and r
@@ -325,6 +349,6 @@ class NoiseSampler:
 
     def __call__(self, num_draws: int, generator: torch.Generator) -> Tensor:
         mean, log_variance = self.noise_map.unbind()
-        xi = torch.randn(num_draws, mean.numel(), generator=generator, dtype=mean.dtype, device=mean.device)
+        xi = normal(generator, num_draws, mean.numel(), like=mean)
         draws: Tensor = self.network(torch.addcmul(mean, (0.5 * log_variance).exp(), xi))
         return draws  # [S, num_outputs]
