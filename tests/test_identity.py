@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from fsibench import registry
+from fsibench.errors import UsageError
 from fsibench.harness import identity
 
 METHOD = '''"""Docstring."""
@@ -31,8 +35,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def version(package: Path) -> str:
-    identity.code_version.cache_clear()
-    identity._syntax_hash.cache_clear()
+    identity._is_local.cache_clear()
     for name in [name for name in sys.modules if name.startswith("helperpkg")]:
         del sys.modules[name]
     return identity.code_version("helperpkg.method")
@@ -62,8 +65,69 @@ def test_what_the_method_does_not_import_does_not_matter(package: Path) -> None:
     assert version(package) == before
 
 
+def test_relative_imports_matter(package: Path) -> None:
+    for line in ("from .maths import double", "from . import maths", "from helperpkg import maths"):
+        (package / "maths.py").write_text("def double(x):\n    return 2 * x\n")
+        (package / "method.py").write_text(f"def fit():\n    {line}\n")
+        before = version(package)
+        (package / "maths.py").write_text("def double(x):\n    return 33 * x\n")
+        assert version(package) != before, line
+
+
+def test_what_a_method_loads_by_a_string_matters(package: Path) -> None:
+    (package / "method.py").write_text("import importlib\nmaths = importlib.import_module('helperpkg.maths')\n")
+    before = version(package)
+    (package / "maths.py").write_text("def double(x):\n    return 33 * x\n")
+    assert version(package) != before
+
+
+def test_where_a_package_computes_what_it_loads_all_of_it_matters(package: Path) -> None:
+    (package / "method.py").write_text("import importlib\nmaths = importlib.import_module('helperpkg.' + 'unused')\n")
+    before = version(package)
+    (package / "unused.py").write_text("A = 22\n")
+    assert version(package) != before
+
+
+def test_a_single_file_must_write_its_imports_out(package: Path) -> None:
+    (package.parent / "lonely.py").write_text("import importlib\nm = importlib.import_module('maths'.lower())\n")
+    with pytest.raises(UsageError, match=r"lonely\.py, line 2: the name of an imported module is computed"):
+        identity.code_version("lonely")
+
+
+def test_a_helper_beside_a_file_matters_and_an_installed_package_does_not(package: Path) -> None:
+    (package.parent / "helper_beside.py").write_text("A = 1\n")
+    (package / "method.py").write_text("import helper_beside\nimport numpy\nimport json\n")
+    assert version(package)
+    files = set(identity.relevant_files("helperpkg.method"))
+    assert "helper_beside" in files
+    assert not files & {"numpy", "json"}
+
+
+def test_the_packages_around_a_module_matter(package: Path) -> None:
+    before = version(package)
+    (package / "__init__.py").write_text("import sys\n")
+    assert version(package) != before
+
+
+@pytest.mark.parametrize("name", sorted(registry.methods().items))
+def test_everything_of_ours_that_a_method_loads_is_covered(name: str) -> None:
+    """The source is searched for every name of another method or block, however it is loaded."""
+    module = registry.methods().items[name].__module__
+    files = identity.relevant_files(module)
+    words = set(re.findall(r"fsibench\.(?:methods|blocks)\.\w+", Path(files[module].absolute()).read_text()))
+    assert words <= set(files)
+
+
+def test_checking_a_version_again_is_cheap() -> None:
+    identity.code_version("fsibench.methods.sip")
+    start = time.process_time()
+    for _ in range(20):
+        identity.code_version("fsibench.methods.sip")
+    assert (time.process_time() - start) / 20 < 0.01
+
+
 def test_blocks_count_for_a_built_in_and_other_methods_do_not() -> None:
-    files = set(identity._relevant_files("fsibench.methods.bbb"))
+    files = set(identity.relevant_files("fsibench.methods.bbb"))
     assert {"fsibench.methods.bbb", "fsibench.blocks.networks", *identity.CORE_MODULES} <= files
     assert not {name for name in files if name.startswith("fsibench.methods")} - {"fsibench.methods.bbb"}
     assert "fsibench.cli" not in files

@@ -142,13 +142,31 @@ def test_an_absent_protocol_is_named(tmp_path: Path) -> None:
         {"seconds": 3.0},
         {"seeds": [1]},
         {"scheme": "standard"},
-        {"per_decade": 9},
     ],
 )
 def test_changing_what_matters_changes_the_identity(tmp_path: Path, changes: dict[str, Any]) -> None:
     text = BASE.replace('["constant", "linear"]', '["bbb"]')
     assert plan(tmp_path, text)[0].id == plan(tmp_path, text)[0].id
     assert plan(tmp_path, text)[0].id != plan(tmp_path, text, **changes)[0].id
+
+
+@pytest.mark.parametrize("changes", [{"per_decade": 9}, {"keep": ["functions"]}])
+def test_what_only_adds_rows_or_artifacts_keeps_the_identity(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert plan(tmp_path)[0].id == plan(tmp_path, **changes)[0].id
+
+
+def test_two_files_with_one_name_are_refused_by_naming_both(tmp_path: Path) -> None:
+    source = (Path(__file__).parent / "support" / "odd_methods.py").read_text()
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(source)
+    with pytest.raises(UsageError, match=r"both called 'noop': .*first\.py:NoOp and .*second\.py:NoOp"):
+        plan(tmp_path, methods=[f"{tmp_path}/first.py:NoOp", f"{tmp_path}/second.py:NoOp"])
+    assert len(plan(tmp_path, methods=[f"{tmp_path}/first.py:NoOp"] * 2)) == 1
+
+
+def test_a_cell_names_its_method_once(tmp_path: Path) -> None:
+    one = plan(tmp_path, methods=["bbb[learning_rate=0.02]"])[0]
+    assert (one.entry, one.method, one.file) == ("bbb[learning_rate=0.02]", "bbb", None)
 
 
 def test_the_identity_of_a_step_budget_does_not_depend_on_the_clock(tmp_path: Path) -> None:

@@ -68,6 +68,20 @@ def test_a_broken_plugin_is_shown_with_its_error_and_breaks_nothing_else(
 
 
 @pytest.mark.usefixtures("fresh_registry")
+@pytest.mark.parametrize("how", ["import sys; sys.exit(3)", "raise SystemExit", "raise GeneratorExit"])
+def test_a_plugin_that_ends_the_program_at_import_breaks_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    name = f"plugin_exit_{len(how)}"
+    install_plugin(tmp_path, name, f"{how}\n", monkeypatch)
+    assert registry.entry("constant").label == "constant"
+    assert "BROKEN" in {row["name"]: row for row in listing.methods()}[name]["what"]
+    (tmp_path / "leaves.py").write_text(f"{how}\n")
+    with pytest.raises(UsageError, match=r"leaves\.py cannot be loaded"):
+        registry.entry(f"{tmp_path}/leaves.py:Mine")
+
+
+@pytest.mark.usefixtures("fresh_registry")
 def test_a_name_offered_twice_is_an_error_that_names_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_plugin(tmp_path, "plugin_double", PLUGIN.format(name="bbb"), monkeypatch)
     with pytest.raises(UsageError, match=r"offered twice: by .*bbb\.py and by the installed package plugin_double"):
@@ -79,7 +93,8 @@ def test_a_name_offered_twice_is_an_error_that_names_both(tmp_path: Path, monkey
 def test_a_file_adds_a_method_with_options() -> None:
     entry = registry.entry(f"{ODD}:RandomWalk[size=2]")
     assert entry.label == "walk[size=2]"
-    assert registry.method_class(entry.reference).name == "walk"
+    assert entry.file == f"{ODD}:RandomWalk"
+    assert registry.method_class(entry.file).name == "walk"
 
 
 def test_a_file_that_takes_a_built_in_name_is_refused(tmp_path: Path) -> None:

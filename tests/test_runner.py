@@ -91,7 +91,7 @@ def test_the_global_seed_does_not_matter() -> None:
 
 def test_an_exact_method_that_yields_once_is_evaluated_once() -> None:
     rows, end = run(cell("linear", seconds=5.0))
-    assert [row.step for row in rows] == [1]
+    assert {row.step for row in rows} == {1}
     assert end.status == "ok"
     assert end.clocks["train_seconds"] < 5.0
 
@@ -140,7 +140,19 @@ def test_pulling_one_step_costs_the_harness_at_most_20_microseconds() -> None:
         ("RaisesInPredict", "error", "RuntimeError: predict failed on purpose", 0),
         ("Explodes", "diverged", "Diverged: the loss is nan at step 2", 1),
         ("NotANumber", "diverged", "Diverged: the predictive distribution is not finite", 1),
-        ("YieldsNothing", "error", "yields-nothing yielded no posterior; `fit` must yield at least once.", 0),
+        (
+            "NegativeScale",
+            "diverged",
+            "Diverged: the predictive distribution has a negative scale; it must be positive",
+            0,
+        ),
+        ("YieldsNothing", "error", "yields-nothing ended without a posterior; `fit` must yield at least once.", 0),
+        (
+            "YieldsNone",
+            "error",
+            "`fit` of yields-none yielded None; a posterior has `predict` and `draw`.",
+            0,
+        ),
     ],
 )
 def test_failures_become_statuses_and_earlier_points_stay(
@@ -149,6 +161,85 @@ def test_failures_become_statuses_and_earlier_points_stay(
     rows, end = run(cell(f"{ODD}:{method}", per_decade=4))
     assert (end.status, end.message) == (status, message)
     assert len(rows) == num_evaluations
+
+
+def test_a_method_that_writes_into_its_rows_changes_no_other_cell() -> None:
+    clean, _ = run(cell("linear"))
+    run(cell(f"{ODD}:ScribblesOnItsRows"))
+    after, _ = run(cell("linear"))
+    assert scores(after) == scores(clean)
+
+
+def test_an_edited_table_is_read_anew_and_an_edit_since_the_plan_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    rows = [f"{i},{2 * i + i % 3}" for i in range(40)]
+    table.write_text("\n".join(["x,y", *rows]))
+    one = cell("linear", datasets=[f"file:{table}?target=y"])
+    first, _ = run(one)
+    table.write_text("\n".join(["x,y", *(f"{row}0" for row in rows)]))
+    nothing, end = run(one)
+    assert (nothing, end.status) == ([], "lost")
+    assert "are not the planned ones" in str(end.message)
+    second, _ = run(cell("linear", datasets=[f"file:{table}?target=y"]))
+    assert scores(second) != scores(first)
+
+
+def test_code_that_was_edited_since_the_plan_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(ODD.read_text())
+    one = cell(f"{path}:NoOp")
+    assert run(one)[1].status == "ok"
+    path.write_text(ODD.read_text().replace("loc: float = 0.0", "loc: float = 0.5"))
+    nothing, end = run(one)
+    assert (nothing, end.status) == ([], "lost")
+    assert "is not the planned one" in str(end.message)
+
+
+def test_looks_before_the_end_use_fewer_rows_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    full, _ = run(cell("linear"))
+    monkeypatch.setattr("fsibench.harness.schedule.ROWS_PER_LOOK", 20)
+    thin, end = run(cell(f"{ODD}:RandomWalk", steps=30, per_decade=1))
+    assert [(row.step, row.num_rows) for row in thin] == [(1, 20), (10, 20), (30, 62)]
+    assert end.clocks["predict_rows"] == 20 + 20 + 62
+    again, _ = run(cell("linear"))
+    assert scores(again[-1:]) == scores(full)  # the last look, at the same step as the first, uses every row
+
+
+def test_looks_of_a_time_budget_cost_about_a_tenth_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow_score(*arguments: Any) -> dict[str, Any]:
+        time.sleep(0.05)
+        return {"rmse": 1.0, "ll": -1.0, "crps": 1.0, "sharpness": 1.0}
+
+    monkeypatch.setattr(runner, "score", slow_score)
+    rows, _ = run(cell(f"{ODD}:Sleeper[seconds=0.01]", seconds=1.5, per_decade=10))
+    # 0.15 s for looks before the end: three of them, where twelve instants pass; and the last one.
+    assert 2 <= len(rows) <= 5
+    assert rows[-1].train_seconds >= 1.5
+
+
+def test_work_while_paused_is_measured_and_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow_score(*arguments: Any) -> dict[str, Any]:
+        time.sleep(0.3)
+        return {"rmse": 1.0, "ll": -1.0, "crps": 1.0, "sharpness": 1.0}
+
+    monkeypatch.setattr(runner, "score", slow_score)
+    _, thread = run(cell(f"{ODD}:WorksInAThread", steps=3))
+    assert thread.clocks["flags"] == "works_while_paused"
+    assert thread.clocks["paused_cpu_seconds"] > 0.05
+    _, child = run(cell(f"{ODD}:WorksInAChild", steps=3))
+    assert child.clocks["flags"] == "works_while_paused"
+    _, honest = run(cell(f"{ODD}:RandomWalk", steps=3))
+    assert honest.clocks["flags"] == ""
+
+
+def test_work_that_is_left_to_predict_is_flagged() -> None:
+    _, lazy = run(cell(f"{ODD}:WorksInPredict", steps=3))
+    assert lazy.clocks["flags"] == "costly_predict"
+
+
+def test_a_budget_in_cpu_seconds_counts_child_processes() -> None:
+    _, end = run(cell(f"{ODD}:WorksInAChild", seconds=0.3, clock="cpu"))
+    assert end.clocks["wall_seconds"] < 5.0  # the parent sleeps: without its child the budget would hardly be touched
 
 
 def test_an_error_keeps_its_traceback() -> None:

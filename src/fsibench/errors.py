@@ -34,6 +34,10 @@ class Diverged(FsibenchError):
     """A fit or a prediction left the finite numbers. A result, not a fault."""
 
 
+class Mismatch(FsibenchError):
+    """A machine holds other code or data than a cell was planned with, so the cell must not run there."""
+
+
 def unknown(kind: str, name: str, available: Iterable[str]) -> UsageError:
     """`unknown method 'spi'; did you mean 'sip'? Available: aadm, avb, ...`"""
     names = sorted(available)

@@ -80,7 +80,9 @@ class Metric:
 
 
 # Columns of the store's table of evaluations that are no metrics.
-RESERVED_KEYS = frozenset({"cell", "step", "train_seconds", "wall_seconds", "cpu_seconds", "pit", "trace", "final"})
+RESERVED_KEYS = frozenset(
+    {"cell", "step", "num_rows", "train_seconds", "wall_seconds", "cpu_seconds", "pit", "trace", "final"}
+)
 
 
 def require_key(key: str) -> None:

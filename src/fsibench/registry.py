@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from fsibench.contract import Method
     from fsibench.data import Dataset
 
+# However the import of a plugin ends, only that plugin is broken; Ctrl-C is for us.
+PLUGIN_FAILURES = (Exception, SystemExit, GeneratorExit)
+
 
 @dataclass
 class Found:
@@ -55,10 +58,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Entry:
-    """A method with its options, ready to run: `reference` finds the class again in another process."""
+    """A method with its options, ready to run; `file` is `path.py:Class` where it was given as a file."""
 
     label: str
-    reference: str
+    file: str | None
     method: Method
 
 
@@ -76,8 +79,8 @@ def entry(text: str) -> Entry:
     name, raw = options.parse_entry(text)
     cls = method_class(name)
     method = options.build(cls, cls.name, raw)
-    reference = name if _file_reference(name) is None else _absolute(name)
-    return Entry(options.label(cls.name, options.changed(method)), reference, method)
+    file = None if _file_reference(name) is None else _absolute(name)
+    return Entry(options.label(cls.name, options.changed(method)), file, method)
 
 
 def method_class(reference: str) -> type[Method]:
@@ -152,7 +155,7 @@ def _module_from_file(path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up by name
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 (a plugin may fail in any way)
+    except PLUGIN_FAILURES as error:
         del sys.modules[name]
         raise UsageError(f"{path} cannot be loaded: {_last_line(error)}") from None
     return module
@@ -224,7 +227,7 @@ def _collect(group: str, offer: Callable[[Found, Any, str], None]) -> Found:
         origin = f"the installed package {point.dist.name if point.dist else point.value}"
         try:
             offer(found, point.load(), origin)
-        except Exception as error:  # noqa: BLE001 (a plugin may fail in any way)
+        except PLUGIN_FAILURES as error:
             found.broken[point.name] = f"{_last_line(error)} (from {origin})"
     return found
 
@@ -235,9 +238,10 @@ def _modules(package_name: str) -> Iterator[ModuleType | dict[str, str]]:
     for info in pkgutil.iter_modules(package.__path__):
         try:
             yield importlib.import_module(f"{package_name}.{info.name}")
-        except Exception as error:  # noqa: BLE001 (a plugin may fail in any way)
+        except PLUGIN_FAILURES as error:
             yield {info.name: _last_line(error)}
 
 
-def _last_line(error: Exception) -> str:
-    return traceback.format_exception_only(error)[-1].strip()
+def _last_line(error: BaseException) -> str:
+    line = traceback.format_exception_only(error)[-1].strip()
+    return f"it ends the program when it is imported ({line})" if isinstance(error, SystemExit) else line

@@ -274,3 +274,106 @@ class ExtendsItsBudget(Method):
         budget.seconds = 8.0
         while True:
             yield Gaussian()
+
+
+@dataclass(frozen=True)
+class NegativeScale(Method):
+    """One of its scales is negative."""
+
+    name: ClassVar[str] = "negative-scale"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        class Broken(Gaussian):
+            def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+                scale = torch.ones(1, len(x))
+                scale[0, 0] = -1.0
+                return Predictive(torch.zeros(1, len(x)), scale)
+
+        while True:
+            yield Broken()
+
+
+@dataclass(frozen=True)
+class YieldsNone(Method):
+    name: ClassVar[str] = "yields-none"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        while True:
+            yield None  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class ScribblesOnItsRows(Method):
+    """Writes into its training tensors."""
+
+    name: ClassVar[str] = "scribbles"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        train.x.mul_(0.1)
+        train.y.add_(9.0)
+        yield Gaussian()
+
+
+def busy(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+@dataclass(frozen=True)
+class WorksInAThread(Method):
+    """Goes on working while it is looked at."""
+
+    name: ClassVar[str] = "works-in-a-thread"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        import threading
+
+        ended = threading.Event()
+
+        def work() -> None:
+            while not ended.is_set():
+                busy(0.01)
+
+        threading.Thread(target=work, daemon=True).start()
+        try:
+            while True:
+                time.sleep(0.01)
+                yield Gaussian()
+        finally:
+            ended.set()
+
+
+@dataclass(frozen=True)
+class WorksInAChild(Method):
+    """Leaves the work to a child process and sleeps."""
+
+    name: ClassVar[str] = "works-in-a-child"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        import subprocess
+
+        child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            while True:
+                time.sleep(0.05)
+                yield Gaussian()
+        finally:
+            child.kill()
+            child.wait()
+
+
+@dataclass(frozen=True)
+class WorksInPredict(Method):
+    """Learns nothing in `fit`; its predictions do the work."""
+
+    name: ClassVar[str] = "works-in-predict"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        class Lazy(Gaussian):
+            def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+                busy(0.05)
+                return super().predict(x, generator)
+
+        while True:
+            yield Lazy()

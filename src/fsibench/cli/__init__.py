@@ -74,5 +74,5 @@ def _command_modules() -> Iterator[ModuleType]:
     for point in importlib.metadata.entry_points(group="fsibench.commands"):
         try:
             yield point.load()
-        except Exception as error:  # noqa: BLE001 (a broken plugin breaks only itself)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (a broken plugin breaks only itself)
             print(f"fsibench: the command {point.name!r} of a plugin cannot be loaded: {error}", file=sys.stderr)

@@ -116,7 +116,9 @@ def _with_data(protocol: Protocol) -> Protocol:
 def _workers(requested: int | None) -> int:
     if requested is not None and requested < 1:
         raise UsageError(f"--workers must be at least 1; got {requested}.")
-    return requested or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if requested is not None:
+        return requested
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _statuses_to_retry(text: str | None) -> set[str]:

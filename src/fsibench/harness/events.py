@@ -43,7 +43,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One look at a posterior: `scores` by metric key, PIT counts, and the finite numbers of its trace."""
+    """One look at a posterior: `scores` on `num_rows` test rows by metric key, PIT counts, numbers of its trace."""
 
     step: int
     train_seconds: float
@@ -52,6 +52,7 @@ class Evaluation:
     scores: Mapping[str, float]
     pit: tuple[int, ...]
     trace: Mapping[str, float]
+    num_rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,12 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Finished:
-    """How a cell ended; `clocks` holds seconds by activity and peak memory, empty when the cell cannot tell any more."""
+    """How a cell ended; `clocks` holds seconds by activity, peak memory and flags, empty when the cell cannot tell any more."""
 
     status: str
     message: str | None = None
     traceback: str | None = None
-    clocks: Mapping[str, float] = field(default_factory=dict)
+    clocks: Mapping[str, Any] = field(default_factory=dict)
 
 
 Report = Started | Loaded | Evaluation | Artifact | Finished

@@ -82,9 +82,9 @@ class Cell:
     """One fit, described by plain values: it travels to another process or machine as JSON."""
 
     id: str
-    entry: str
-    method: str
-    reference: str
+    entry: str  # the one spelling of method and options, as ranked: sip[prior=ns]
+    method: str  # the method's name alone: sip
+    file: str | None  # path.py:Class where the method was given as a file, else it is found by its name
     options: tuple[tuple[str, Any], ...]
     note: str
     dataset: str
@@ -257,8 +257,15 @@ def _too_small(protocol: Protocol) -> list[str]:
 
 
 def _all_entries(protocol: Protocol) -> list[registry.Entry]:
-    entries = [registry.entry(text) for text in protocol.methods]
-    return list({entry.label: entry for entry in entries}.values())
+    entries: dict[str, registry.Entry] = {}
+    for entry in map(registry.entry, protocol.methods):
+        known = entries.setdefault(entry.label, entry)
+        if known.file != entry.file:
+            raise UsageError(
+                f"two different methods are both called {entry.label!r}: {known.file} and {entry.file}; "
+                "give one of the classes another `name`."
+            )
+    return list(entries.values())
 
 
 def _entries(protocol: Protocol) -> list[registry.Entry]:
@@ -297,6 +304,7 @@ def _cell(
     protocol: Protocol, entry: registry.Entry, dataset: str, fingerprint: str, split: int, seed: int
 ) -> Cell:
     all_options = dataclasses.asdict(entry.method)
+    # What only adds rows or artifacts (per_decade, keep) is no part of the identity: it changes no score.
     content = {
         "method": entry.method.name,
         "options": all_options,
@@ -308,15 +316,15 @@ def _cell(
         "steps": protocol.steps,
         "clock": protocol.clock if protocol.seconds is not None else "wall",
         "device": protocol.device,
-        "per_decade": protocol.per_decade,
-        "keep": protocol.keep,
         "data_fingerprint": fingerprint,
         "code_version": identity.code_version(type(entry.method).__module__),
     }
     return Cell(
         id=identity.digest(content),
         entry=entry.label,
-        reference=entry.reference,
+        file=entry.file,
+        per_decade=protocol.per_decade,
+        keep=protocol.keep,
         note=entry.method.note,
         reproduces=entry.method.published_column(),
         variant=entry.method.departure(),

@@ -7,13 +7,12 @@ evaluations changes neither the training path nor the scores at a step.
 
 from __future__ import annotations
 
-import functools
 import math
 import resource
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,23 +22,26 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from fsibench import options, registry
 from fsibench.contract import Data, Meter, Method, Posterior
-from fsibench.data import Prepared, Standardiser, prepare
-from fsibench.errors import Diverged, UsageError
-from fsibench.harness import identity, panels
+from fsibench.data import Dataset, Prepared, Standardiser, prepare
+from fsibench.errors import Diverged, Mismatch, UsageError
+from fsibench.harness import identity, panels, processes
 from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded, Report
 from fsibench.harness.plan import Cell
+from fsibench.harness.schedule import Schedule, rows_for_looks
 from fsibench.metrics import Prediction, score
 from fsibench.predictive import Predictive, concatenate
 from fsibench.scoring import MOST_JOINT_ROWS, NUM_JOINT_DRAWS, pit_counts
 
-# First evaluation instant in training seconds; further ones follow at equal ratios, shared by all entries.
-FIRST_INSTANT = 0.1
 # Test rows per call of `predict`: 500 components x 1000 rows x 50 hidden units are 100 MB in float32.
 ROWS_PER_PREDICT = 1000
 # Test rows per call of `draw` for joint scores, a multiple of their groups: exact draws of a process cost its cube.
 ROWS_PER_DRAW = 200
 # A cell whose training took this many times its CPU time shared its core with something else.
 CONTENTION_FACTOR = 1.25
+# Flags of an entry: other threads or processes of it used this much CPU time while training was paused, more than
+# this share of the pauses; or predicting one row costs more than this many steps, and more than this many seconds.
+PAUSED_SECONDS, PAUSED_SHARE = 0.05, 0.1
+SEVERAL_STEPS, COSTLY_SECONDS = 10.0, 0.02
 
 
 # Where a cell reports: `Loaded` and `Evaluation` as they happen, `Finished` once.
@@ -61,29 +63,24 @@ class Clock:
         self.cpu += time.process_time() - self._start[1]
 
 
-class Schedule:
-    """When to look: at instants `first · 10^(k / per_decade)` of training, in seconds or in steps."""
+class FamilyClock:
+    """CPU seconds of this process and of what it started: a child process costs its method what it uses.
 
-    def __init__(self, meter: Meter, per_decade: int) -> None:
-        self._meter = meter
-        self._instants = _instants(FIRST_INSTANT if meter.seconds is not None else 1.0, per_decade)
-        self._next = next(self._instants)
+    Children are looked up at most every `LOOK_UP_EVERY` seconds, since a step may be much shorter than a look-up.
+    """
 
-    def due(self) -> bool:
-        """Whether an instant has passed since the last look."""
-        spent = self._meter.elapsed if self._meter.seconds is not None else self._meter.steps_done
-        if spent < self._next:
-            return False
-        while self._next <= spent:
-            self._next = next(self._instants)
-        return True
+    LOOK_UP_EVERY = 0.02
 
+    def __init__(self) -> None:
+        self._below = 0.0
+        self._looked_up = -1.0
 
-def _instants(first: float, per_decade: int) -> Iterator[float]:
-    k = 0
-    while True:
-        yield first * 10.0 ** (k / per_decade)
-        k += 1
+    def __call__(self) -> float:
+        now = time.perf_counter()
+        if now - self._looked_up > self.LOOK_UP_EVERY:
+            self._below = processes.family_cpu_seconds() - time.process_time()
+            self._looked_up = now
+        return time.process_time() + self._below
 
 
 def run_cell(cell: Cell, emit: Emit) -> None:
@@ -95,6 +92,8 @@ def run_cell(cell: Cell, emit: Emit) -> None:
         run.go()
     except (Diverged, LinAlgError) as error:
         status, message = "diverged", f"{type(error).__name__}: {error}"
+    except Mismatch as error:
+        status, message = "lost", str(error)  # not final: another worker, or the next plan, can run it
     except UsageError as error:
         status, message = "error", str(error)
     except MemoryError as error:
@@ -114,19 +113,23 @@ class _Run:
         self.setup, self.train, self.predict, self.evaluate = Clock(), Clock(), Clock(), Clock()
         self.device = torch.device("cpu")
         self.meter: Meter | None = None
-        self.last_step = -1
+        self.paused_cpu = self.one_row_seconds = 0.0
+        self.predicted_rows = 0
+        self.looked = (0, False)  # step of the latest look, and whether it was the last
         self.inducing: list[dict[str, Any]] = []
 
     def go(self) -> None:
+        cell = self.cell
         with self.setup:
-            self.device = device_named(self.cell.device)
-            method = build_method(self.cell)
-            dataset = registry.dataset(self.cell.dataset)
-            prepared = _prepared(self.cell.dataset, self.cell.scheme, self.cell.split)
+            self.device = device_named(cell.device)
+            method = build_method(cell)
+            dataset = registry.dataset(cell.dataset)
+            refuse_what_was_not_planned(cell, method, dataset)
+            # Loaded anew for every cell: nothing that a method does to its rows reaches another one.
+            prepared = prepare(dataset, cell.scheme, cell.split)
             train = Data(self._tensor(prepared.train_x), self._tensor(prepared.train_y))
-            test_x, test_y = self._tensor(prepared.test_x), torch.from_numpy(prepared.test_y)
             self.emit(_loaded(prepared))
-        last = self._pull(method, train, lambda posterior, last: self._look(posterior, prepared, test_x, test_y, last))
+        last = self._pull(method, train, _Test.of(cell, prepared, self.device))
         if self.keeps_functions(prepared):
             content = panels.payload(last, prepared, dataset, self.inducing, self.generator("functions"))
             self.emit(Artifact("functions", content))
@@ -137,9 +140,9 @@ class _Run:
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    def _pull(self, method: Method, train: Data, look: Callable[[Posterior, bool], None]) -> Posterior:
+    def _pull(self, method: Method, train: Data, test: _Test) -> Posterior:
         """Pull `fit` until the budget is spent, looking when due and at the end; returns the last posterior."""
-        clock = time.perf_counter if self.cell.clock == "wall" else time.process_time
+        clock = time.perf_counter if self.cell.clock == "wall" else FamilyClock()
         self.meter = meter = Meter(self.cell.seconds, self.cell.steps, clock)
         schedule = Schedule(meter, self.cell.per_decade)
         posterior: Posterior | None = None
@@ -154,31 +157,35 @@ class _Run:
                     training = not meter.exhausted
                     if not training or schedule.due():
                         break
-                else:
-                    training = False  # nothing more to come
                 synchronise(self.device)
                 meter.stop()
-            if posterior is None:
-                raise UsageError(f"{self.cell.entry} yielded no posterior; `fit` must yield at least once.")
-            # The last look is worth repeating where the fit turned out to be at its end: costly metrics wait for it.
-            if meter.steps_done != self.last_step or not training:
-                look(posterior, not training)
-                self.last_step = meter.steps_done
+            if not meter.steps_done:
+                raise UsageError(f"{self.cell.entry} ended without a posterior; `fit` must yield at least once.")
+            # A look is repeated where the fit turned out to be at its end: the last one is complete.
+            if self.looked != (meter.steps_done, not training):
+                before = self.evaluate.wall
+                self._look(_checked(posterior, self.cell.entry), test if training else test.complete(), not training)
+                self.looked = (meter.steps_done, not training)
+                schedule.paid(self.evaluate.wall - before)
         assert posterior is not None
         return posterior
 
-    def _look(self, posterior: Posterior, prepared: Prepared, test_x: Tensor, test_y: Tensor, last: bool) -> None:
+    def _look(self, posterior: Posterior, test: _Test, last: bool) -> None:
         assert self.meter is not None
-        standard = prepared.standardiser
+        standard = test.prepared.standardiser
+        others = _cpu_of_others()
         with self.evaluate, torch.no_grad():
+            if last:
+                self.one_row_seconds = self._cost_of_one_row(posterior, test.x[:1])
             with self.predict:
-                predictive = self._predict(posterior, test_x)
+                predictive = self._predict(posterior, test.x)
             predictive = predictive.double().rescale(standard.y_scale, standard.y_mean)
             require_distribution(predictive)
-            prediction = Prediction(predictive, test_y.double(), lambda: self._functions(posterior, test_x, standard))
+            prediction = Prediction(predictive, test.y.double(), lambda: self._functions(posterior, test.x, standard))
             self.emit(
                 Evaluation(
                     step=self.meter.steps_done,
+                    num_rows=len(test.y),
                     train_seconds=self.meter.elapsed,
                     wall_seconds=self.train.wall,
                     cpu_seconds=self.train.cpu,
@@ -187,18 +194,23 @@ class _Run:
                     trace=scalar_trace(posterior),
                 )
             )
-            if self.keeps_functions(prepared):
+            if self.keeps_functions(test.prepared):
                 z = panels.inducing_inputs(posterior, standard)
                 self.inducing += [] if z is None else [{"train_seconds": self.meter.elapsed, "z": z}]
+        self.paused_cpu += max(0.0, _cpu_of_others() - others)
 
     def _predict(self, posterior: Posterior, x: Tensor) -> Predictive:
         assert self.meter is not None
         generator = self.generator("evaluate", self.meter.steps_done)
         parts = [posterior.predict(rows, generator) for rows in torch.split(x, ROWS_PER_PREDICT)]
         synchronise(self.device)
+        for part in parts:
+            if not isinstance(part, Predictive):
+                raise UsageError(f"`predict` of {self.cell.entry} returned {_kind(part)}; it must return a Predictive.")
         predictive = concatenate(parts)
         if predictive.num_points != len(x):
             raise UsageError(f"{self.cell.entry} predicted {predictive.num_points} points for {len(x)} test rows.")
+        self.predicted_rows += len(x)
         return predictive
 
     def _functions(self, posterior: Posterior, x: Tensor, standard: Standardiser) -> Tensor:
@@ -208,14 +220,21 @@ class _Run:
         draws = torch.cat([posterior.draw(rows, NUM_JOINT_DRAWS, generator) for rows in pieces], 1)
         return draws.detach().cpu().double() * standard.y_scale + standard.y_mean
 
+    def _cost_of_one_row(self, posterior: Posterior, x: Tensor) -> float:
+        """CPU seconds of predicting one row: work that belongs into `fit` shows here."""
+        started = time.process_time()
+        posterior.predict(x, self.generator("one row"))
+        synchronise(self.device)
+        return time.process_time() - started
+
     def generator(self, *purpose: object) -> torch.Generator:
         """A stream of its own for each entry, data set, split, repetition and purpose: no two methods share noise."""
         cell = self.cell
         seed = identity.derive_seed(cell.entry, cell.dataset, cell.scheme, cell.split, cell.seed, *purpose)
         return torch.Generator(self.device).manual_seed(seed)
 
-    def clocks(self) -> dict[str, float]:
-        """Seconds by activity, and peak memory, for the store."""
+    def clocks(self) -> dict[str, Any]:
+        """Seconds by activity, peak memory and flags, for the store."""
         contended = self.train.wall > CONTENTION_FACTOR * self.train.cpu + 0.5
         return {
             "train_seconds": self.meter.elapsed if self.meter else 0.0,
@@ -225,21 +244,86 @@ class _Run:
             "setup_cpu_seconds": self.setup.cpu,
             "predict_seconds": self.predict.wall,
             "predict_cpu_seconds": self.predict.cpu,
+            "predict_rows": self.predicted_rows,
             "evaluate_seconds": self.evaluate.wall - self.predict.wall,
             "evaluate_cpu_seconds": self.evaluate.cpu - self.predict.cpu,
+            "paused_cpu_seconds": self.paused_cpu,
             "peak_memory_mb": peak_memory_mb(),
             "contended": int(contended and self.device.type == "cpu"),
+            "flags": ",".join(self.flags()),
         }
 
+    def flags(self) -> list[str]:
+        """What makes the clock of an entry doubtful: work that it does while nobody counts."""
+        found = []
+        if self.paused_cpu > max(PAUSED_SECONDS, PAUSED_SHARE * self.evaluate.wall) and torch.get_num_threads() == 1:
+            found.append("works_while_paused")
+        step = self.train.cpu / max(self.meter.steps_done if self.meter else 0, 1)
+        if self.one_row_seconds > max(COSTLY_SECONDS, SEVERAL_STEPS * step):
+            found.append("costly_predict")
+        return found
 
-@functools.lru_cache(maxsize=32)
-def _prepared(dataset: str, scheme: str, split: int) -> Prepared:
-    """Kept for the cells of an inline run; a cell in a process of its own loads once anyway."""
-    return prepare(registry.dataset(dataset), scheme, split)
+
+@dataclass(frozen=True)
+class _Test:
+    """Test rows of a look: some of them before the end, all of them at the end."""
+
+    x: Tensor
+    y: Tensor
+    prepared: Prepared
+
+    @classmethod
+    def of(cls, cell: Cell, prepared: Prepared, device: torch.device) -> _Test:
+        rows = rows_for_looks(len(prepared.test_y), cell.dataset, cell.scheme, cell.split)
+        x, y = torch.from_numpy(prepared.test_x).to(device), torch.from_numpy(prepared.test_y)
+        return cls(x, y, prepared) if rows is None else cls(x[rows.to(device)], y[rows], prepared)
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.y) == len(self.prepared.test_y)
+
+    def complete(self) -> _Test:
+        if self.is_complete:
+            return self
+        x = torch.from_numpy(self.prepared.test_x).to(self.x.device)
+        return _Test(x, torch.from_numpy(self.prepared.test_y), self.prepared)
+
+
+def _checked(posterior: object, entry: str) -> Posterior:
+    if not isinstance(posterior, Posterior):
+        raise UsageError(f"`fit` of {entry} yielded {_kind(posterior)}; a posterior has `predict` and `draw`.")
+    return posterior
+
+
+def _kind(thing: object) -> str:
+    return "None" if thing is None else f"an object of type {type(thing).__name__}"
+
+
+def _cpu_of_others() -> float:
+    """CPU seconds of every thread but this one, and of every child."""
+    return processes.family_cpu_seconds() - time.thread_time()
+
+
+def refuse_what_was_not_planned(cell: Cell, method: Method, dataset: Dataset) -> None:
+    """Results stand under the planned versions, so a cell runs with these or not at all."""
+    version = identity.code_version(type(method).__module__)
+    if version != cell.code_version:
+        raise Mismatch(
+            f"the code of {cell.entry} here ({version[:8]}) is not the planned one ({cell.code_version[:8]}): it was "
+            "edited since, or this worker has another version installed. Run the same command again, with the same "
+            "fsibench and method files on every worker."
+        )
+    fingerprint = dataset.fingerprint()
+    if fingerprint != cell.data_fingerprint:
+        raise Mismatch(
+            f"the data of {cell.dataset} here ({fingerprint[:8]}) are not the planned ones "
+            f"({cell.data_fingerprint[:8]}): they were edited since, or this worker has other files. Run the same "
+            "command again, with the same data on every worker."
+        )
 
 
 def build_method(cell: Cell) -> Method:
-    cls = registry.method_class(cell.reference)
+    cls = registry.method_class(cell.file or cell.method)
     method: Method = options.build(cls, cell.method, dict(cell.options))
     return method
 
@@ -267,7 +351,8 @@ def require_distribution(predictive: Predictive) -> None:
     if not bool(torch.isfinite(predictive.loc).all()) or not bool(torch.isfinite(predictive.scale).all()):
         raise Diverged("the predictive distribution is not finite")
     if not bool((predictive.scale > 0).all()):
-        raise Diverged("the predictive distribution has a scale that is not positive")
+        kind = "negative" if bool((predictive.scale < 0).any()) else "zero"
+        raise Diverged(f"the predictive distribution has a {kind} scale; it must be positive")
 
 
 def scalar_trace(posterior: Posterior) -> dict[str, float]:

@@ -35,7 +35,7 @@ MEASURED = (
 )
 
 # ok: ran to the end of its budget; diverged: left the finite numbers; error: raised; timeout, oom: over a limit;
-# interrupted: the driver was told to stop; lost: the worker vanished; running: being worked on (or the driver died).
+# interrupted: the driver was told to stop; lost: the worker vanished or held other code; running: being worked on (or the driver died).
 STATUSES = ("ok", "diverged", "error", "timeout", "oom", "interrupted", "lost", "running")
 # A cell with one of these is not run again by the same command.
 FINAL_STATUSES = ("ok", "diverged", "error", "timeout", "oom")
@@ -48,7 +48,8 @@ COORDINATES = ("entry", "dataset", "scheme", "split", "seed", "budget", "clock",
 EXPORT_COLUMNS = (
     *("entry", "method", "note", "dataset", "scheme", "split", "seed", "budget", "clock", "device", "status"),
     *("step", "train_seconds", "wall_seconds", "cpu_seconds", "pit", "trace"),
-    *("final", "cell", "message", "num_train", "num_test", "num_inputs", "peak_memory_mb", "contended"),
+    *("num_rows", "final", "cell", "message", "num_train", "num_test", "num_inputs", "peak_memory_mb", "contended"),
+    *("predict_seconds_per_1000_rows", "paused_cpu_seconds", "flags"),
 )
 
 # Columns of `Store.curve_chunks`; the store's metrics follow them.
@@ -153,7 +154,7 @@ class Store:
         self._connection.execute(f"UPDATE cells SET {assignments} WHERE id = :id", {**values, "id": cell})
 
     def add_evaluation(self, cell: str, look: Evaluation) -> None:
-        clocks = {key: getattr(look, key) for key in ("step", "train_seconds", "wall_seconds", "cpu_seconds")}
+        clocks = {key: getattr(look, key) for key in ("step", "num_rows", "train_seconds", "wall_seconds", "cpu_seconds")}
         texts = {"pit": json.dumps(look.pit), "trace": json.dumps(dict(look.trace))}
         self._make_room_for(look.scores)
         self._insert("evaluations", {"cell": cell, **clocks, **look.scores, **texts})
@@ -215,7 +216,9 @@ class Store:
         """One row per evaluation with the cell's coordinates (`EXPORT_COLUMNS`, then metrics); a cell without any has none."""
         query = (
             "SELECT e.*, c.entry, c.method, c.note, c.dataset, c.scheme, c.split, c.seed, c.budget, c.clock, c.device,"
-            " c.status, c.message, c.num_train, c.num_test, c.num_inputs, c.peak_memory_mb, c.contended, c.started"
+            " c.status, c.message, c.num_train, c.num_test, c.num_inputs, c.peak_memory_mb, c.contended, c.started,"
+            " 1000.0 * c.predict_cpu_seconds / c.predict_rows AS predict_seconds_per_1000_rows,"
+            " c.paused_cpu_seconds, c.flags"
             f" FROM evaluations e JOIN cells c ON c.id = e.cell {'WHERE e.final' if only_final else ''}"
             " ORDER BY c.started, c.id, e.step"
         )

@@ -45,6 +45,7 @@ CREATE TABLE cells (
 CREATE TABLE evaluations (
   cell TEXT NOT NULL REFERENCES cells(id) ON DELETE CASCADE, step INTEGER NOT NULL,
   train_seconds REAL NOT NULL, wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL,
+  num_rows INTEGER,
   pit TEXT NOT NULL, trace TEXT NOT NULL, final INTEGER NOT NULL DEFAULT 0,
   rmse REAL, ll REAL, crps REAL, sharpness REAL,
   PRIMARY KEY (cell, step)
@@ -89,11 +90,11 @@ MIGRATIONS = {
     CREATE TABLE evaluations (
       cell TEXT NOT NULL REFERENCES cells(id) ON DELETE CASCADE, step INTEGER NOT NULL,
       train_seconds REAL NOT NULL, wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL,
-      pit TEXT NOT NULL, trace TEXT NOT NULL, final INTEGER NOT NULL DEFAULT 0,
+      num_rows INTEGER, pit TEXT NOT NULL, trace TEXT NOT NULL, final INTEGER NOT NULL DEFAULT 0,
       rmse REAL, ll REAL, crps REAL, sharpness REAL,
       PRIMARY KEY (cell, step)
     ) WITHOUT ROWID;
-    INSERT INTO evaluations SELECT cell, step, train_seconds, wall_seconds, cpu_seconds, pit, trace, final,
+    INSERT INTO evaluations SELECT cell, step, train_seconds, wall_seconds, cpu_seconds, NULL, pit, trace, final,
       rmse, ll, crps, sharpness FROM evaluations_before;
     DROP TABLE evaluations_before;
     """,
