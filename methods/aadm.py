@@ -28,7 +28,16 @@ from fsibench.blocks.adversarial import Discriminator, Moments
 from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.networks import NoiseSampler, num_weights, sampled_network, scaled_weights
-from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least, warm_up
+from fsibench.blocks.training import (
+    Optimiser,
+    Schedule,
+    late_kl,
+    leaf,
+    progress,
+    require_at_least,
+    steps_of,
+    warm_up,
+)
 from fsibench.contract import Budget, Data, Method
 from fsibench.predictive import Predictive
 
@@ -38,7 +47,7 @@ PREDICTION_ROWS = 1000
 RELEASED: Mapping[str, Any] = {
     "num_samples": 10, "weights": "per_point", "num_test_samples": 100, "batch_size": 10, "learning_rate": 1e-4,
     "discriminator_learning_rate": 1e-3, "schedule": "constant", "warm_up": 0.1, "initialisation": "released",
-    "initial_log_noise": 0.01, "initial_log_prior": -5.0, "discriminator_draws": "fresh",
+    "initial_log_noise": 0.01, "initial_log_prior": -5.0, "discriminator_draws": "fresh", "epochs": 2000,
 }  # fmt: skip
 
 
@@ -53,7 +62,8 @@ class AADM(Method):
     )
     reproduces: ClassVar[str] = "AADM"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # the SIP paper's comparison: warm-up over a fifth of the training; it does not say which draws train T
+        # the SIP paper's comparison: warm-up over a fifth of the training; it does not say which draws train T, nor
+        # for how long, so the epochs are the script's
         "paper": {**RELEASED, "warm_up": 0.2, "discriminator_draws": "previous"},
         "released": RELEASED,
     }
@@ -67,7 +77,8 @@ class AADM(Method):
     learning_rate: float = 3e-3
     discriminator_learning_rate: float = 3e-3  # constant: T has to keep up with q to the end
     schedule: Schedule = "cosine"
-    warm_up: float = 0.3  # share of the budget over which the KL's weight rises to 1
+    epochs: int = 0  # length of the schedule, after which the fit ends; 0 means that of the budget
+    warm_up: float = 0.2  # share of the schedule over which the KL's weight rises to 1
     # The discriminator learns from the draws of the step before (independent of those it then judges, and free),
     # from fresh ones (as released), or from the very draws it judges.
     discriminator_draws: Literal["previous", "fresh", "shared"] = "previous"
@@ -81,15 +92,19 @@ class AADM(Method):
             1, hidden_units=self.hidden_units, num_samples=self.num_samples, num_test_samples=self.num_test_samples,
             batch_size=self.batch_size,
         )  # fmt: skip
+        require_at_least(0, epochs=self.epochs)
         if not 0.0 <= self.alpha <= 1.0:
             raise ValueError(f"alpha is a number from 0 to 1, got {self.alpha}")
+
+    def departure(self) -> str:
+        return late_kl(self.warm_up)
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[ImplicitWeights]:
         model = ImplicitWeights(self, train.num_inputs, generator, train.x.dtype)
         discriminator = make_discriminator(self, model.num_weights, generator, train.x.dtype)
         optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
-        for batch in train.batches(self.batch_size, generator):
-            fraction = budget.fraction
+        schedule = progress(lambda: budget.fraction, steps_of(self.epochs, len(train), self.batch_size))
+        for fraction, batch in zip(schedule, train.batches(self.batch_size, generator), strict=False):
             w = model.sampler(model.num_draws(len(batch)), generator)  # [B S or S, P]
             moments = Moments(w)
             hidden: list[Tensor] = []

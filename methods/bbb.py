@@ -32,7 +32,16 @@ from fsibench.blocks.networks import (
     split_biases,
     split_weights,
 )
-from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least, warm_up
+from fsibench.blocks.training import (
+    Optimiser,
+    Schedule,
+    late_kl,
+    leaf,
+    progress,
+    require_at_least,
+    steps_of,
+    warm_up,
+)
 from fsibench.contract import Budget, Data, Method
 from fsibench.predictive import Predictive
 
@@ -45,13 +54,15 @@ class BBB(Method):
     paper: ClassVar[str] = "Blundell et al., Weight uncertainty in neural networks, ICML 2015"
     reproduces: ClassVar[str] = "BBB"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # as the SIP paper and its authors' script have it: constant rate, ten draws per point, slow start of the KL
+        # as the SIP paper has it, with the epochs of its authors' script: constant rate, ten draws per point
         "paper": {
+            "epochs": 2000,
             "batch_size": 10, "num_samples": 10, "learning_rate": 1e-4, "schedule": "constant", "warm_up": 0.2,
             "initial_log_variance": -5.0, "initial_log_prior": -5.0, "initial_log_noise": 0.01,
             "num_test_samples": 100,
         },
         "released": {
+            "epochs": 2000,
             "batch_size": 10, "num_samples": 10, "learning_rate": 1e-4, "schedule": "constant", "warm_up": 0.1,
             "initial_log_variance": -5.0, "initial_log_prior": -5.0, "initial_log_noise": 0.01,
             "num_test_samples": 100,
@@ -65,7 +76,8 @@ class BBB(Method):
     batch_size: int = 50
     learning_rate: float = 1e-2
     schedule: Schedule = "cosine"
-    warm_up: float = 1.0  # share of the budget over which the KL's weight rises to 1
+    epochs: int = 0  # length of the schedule, after which the fit ends; 0 means that of the budget
+    warm_up: float = 0.2  # share of the schedule over which the KL's weight rises to 1; beyond a fifth a variant
     initial_log_variance: float = -8.0  # s, of each weight under q
     initial_log_prior: float = -2.0  # τ
     initial_log_noise: float = -2.0  # λ
@@ -78,14 +90,21 @@ class BBB(Method):
             1, hidden_units=self.hidden_units, num_samples=self.num_samples, num_test_samples=self.num_test_samples,
             batch_size=self.batch_size,
         )  # fmt: skip
+        require_at_least(0, epochs=self.epochs)
         if not 0.0 < self.mixture_weight < 1.0:
             raise ValueError(f"mixture_weight lies strictly between 0 and 1, got {self.mixture_weight}")
+
+    def published_column(self) -> str:
+        return self.reproduces if self.prior == "gaussian" else ""
+
+    def departure(self) -> str:
+        return late_kl(self.warm_up)
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[MeanFieldNetwork]:
         model = MeanFieldNetwork(self, train.num_inputs, generator, train.x.dtype)
         optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
-        for batch in train.batches(self.batch_size, generator):
-            fraction = budget.fraction
+        schedule = progress(lambda: budget.fraction, steps_of(self.epochs, len(train), self.batch_size))
+        for fraction, batch in zip(schedule, train.batches(self.batch_size, generator), strict=False):
             loss = model.loss(batch, len(train), warm_up(fraction, self.warm_up), generator)
             model.last_loss = optimiser.minimise(loss, fraction)
             yield model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor
 from fsibench.errors import Diverged
 
 Schedule = Literal["constant", "cosine"]
+# A KL that has its full weight by this share of the training is a warm-up; a later one tempers the posterior.
+LONGEST_WARM_UP = 0.2
 
 
 def schedule_factor(schedule: Schedule, fraction: float) -> float:
@@ -24,6 +26,29 @@ def schedule_factor(schedule: Schedule, fraction: float) -> float:
 def warm_up(fraction: float, length: float) -> float:
     """KL weight β: 0 at the start, 1 once `length` of the budget is spent; a length of 0 means no warm-up."""
     return 1.0 if length <= 0.0 else min(fraction / length, 1.0)
+
+
+def late_kl(length: float) -> str:
+    """What a warm-up of that length makes of the objective, in words; empty where it is only a start."""
+    if length <= LONGEST_WARM_UP:
+        return ""
+    return f"cold posterior: the KL term has its full weight only after {length:.0%} of the training"
+
+
+def progress(budget: Callable[[], float], num_steps: int) -> Iterator[float]:
+    """Before each step, the share of the training that is done: of the budget, without end, when `num_steps` is 0.
+
+    Otherwise of a schedule of that many steps, which a budget may cut short but not prolong.
+    """
+    done = 0
+    while num_steps == 0 or done < num_steps:
+        yield done / num_steps if num_steps else budget()
+        done += 1
+
+
+def steps_of(epochs: int, num_data: int, batch_size: int) -> int:
+    """Steps in that many epochs, the short last batch of each included."""
+    return epochs * math.ceil(num_data / batch_size)
 
 
 class Optimiser:
