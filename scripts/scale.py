@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from fsibench.executors.local import InlineExecutor
+from fsibench.executors.inline import InlineExecutor
 from fsibench.harness import driver, plan
 from fsibench.harness.store import Store
 

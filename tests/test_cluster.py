@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from fsibench.cli import main
-from fsibench.executors.worker import cell_from_json, cell_to_json
+from fsibench.executors.wire import cell_from_json, cell_to_json
 from fsibench.harness.plan import load_protocol, make_plan
 from fsibench.harness.store import Store
 

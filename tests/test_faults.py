@@ -171,7 +171,7 @@ def _descendants(process: int) -> list[int]:
 
 
 def test_cells_of_two_runs_never_share_a_core_while_one_is_free(tmp_path: Path) -> None:
-    program = "from fsibench.executors.local import pin_to_a_free_core as pin; print(pin(0), flush=True); input()"
+    program = "from fsibench.executors.cores import claim_core as c; k = c(0); print(k and k.number, flush=True); input()"
     cores = sorted(os.sched_getaffinity(0))
     environment = {**os.environ, "TMPDIR": str(tmp_path)}  # locks of other runs on this machine do not count
     holders = []

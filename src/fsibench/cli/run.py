@@ -61,9 +61,10 @@ def _run(arguments: argparse.Namespace) -> int:
         print(_announcement(protocol, len(cells), len(todo), arguments.store), file=sys.stderr)
         for sentence in left_out(protocol):
             print(sentence, file=sys.stderr)
-        run = store.begin_run(_command(), _as_json(protocol), environment.describe())
+        machine = environment.describe()
+        run = store.begin_run(_command(), _as_json(protocol), machine)
         progress = driver.Progress(len(todo), workers)
-        finished = driver.drive(store, run, todo, executor, progress)
+        finished = driver.drive(store, run, todo, executor, progress, machine["calibration_seconds"])
         store.end_run(run, "finished" if finished else "interrupted")
     if not finished:
         print("fsibench: stopped; the same command goes on from here", file=sys.stderr)

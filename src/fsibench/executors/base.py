@@ -21,10 +21,11 @@ class Event(NamedTuple):
 class Executor(Protocol):
     """Runs cells somewhere and yields what they report; `stop` ends whatever is running.
 
-    The queue may grow while it is worked off (a lost cell is put back), so executors take from its left end.
+    The queue may grow while it is worked off (a lost cell is put back), so executors take from its left end. None in
+    place of an event is a tick of the clock: nothing was reported for a while.
     """
 
-    def run(self, queue: deque[Cell]) -> Iterator[Event]: ...
+    def run(self, queue: deque[Cell]) -> Iterator[Event | None]: ...
 
     def stop(self) -> None: ...
 

@@ -1,87 +1,144 @@
 """The same plan on a Dask cluster: a local one by default, a running one by its scheduler's address.
 
-The engine only carries cells to machines. On each worker a cell server (see `fsibench.executors.worker`) runs the cell with
-the isolation and the limits of a local run, so results for step budgets are those of a local run, bit for bit. Events
-come back when the cell ends. A worker that dies loses its running cell only; Dask runs that one again elsewhere. When
-the driver disappears, the cluster forgets its cells, and the same command goes on with what the store lacks.
+The engine only carries blocks of cells to machines. Each worker has a local executor of its own, so a cell runs with the
+isolation and the limits of a local run, and results for step budgets are those of a local run, bit for bit. Reports
+come back when a block ends, each with the id of its cell. A worker that dies loses its running block only; Dask runs
+that one again elsewhere. When the driver disappears, the cluster forgets its cells, and the same command goes on with
+what the store lacks.
 
 Workers need fsibench installed, one thread and one slot each: `dask worker ADDRESS --nthreads 1 --resources slot=1`.
 """
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import dataclasses
+import hashlib
 import json
-import subprocess
-import sys
+import logging
+import queue as queues
+import threading
+import time
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from typing import Any
 
 from fsibench.errors import UsageError
 from fsibench.executors.base import Event, Limits, lost
-from fsibench.executors.worker import cell_to_json
-from fsibench.harness.events import Finished, Report, Started, decode, encode
+from fsibench.executors.local import LocalExecutor
+from fsibench.executors.wire import cell_from_json, cell_to_json
+from fsibench.harness.environment import calibrate
+from fsibench.harness.events import Finished, MalformedMessage, Report, Started, decode, encode
 from fsibench.harness.plan import Cell
 
-# A cell per worker computes and one waits: no worker is idle between two cells, and little is lost with a worker.
-CELLS_AHEAD = 2
-# Dask gives a cell up when this many workers died under it; the driver counts further attempts.
-DEATHS_PER_CELL = 2
+# A block per worker computes and one waits: no worker is idle between two blocks, and little is lost with a worker.
+BLOCKS_AHEAD = 2
+# Cells that are shorter than this travel together until a block is about as long; and no more than so many.
+BLOCK_SECONDS = 10.0
+MOST_CELLS_PER_BLOCK = 50
+# Dask gives a block up when this many workers died under it; the driver counts further attempts.
+DEATHS_PER_BLOCK = 2
+TICK = 0.5
 
 
 class DaskExecutor:
-    """Cells as Dask tasks, a bounded number in flight."""
+    """Blocks of cells as Dask tasks, a bounded number in flight."""
 
     def __init__(self, workers: int, limits: Limits, scheduler: str | None = None) -> None:
         self.limits = limits
         self._client, self._cluster = _connect(workers, scheduler)
-        self._flying: dict[Any, Cell] = {}
+        self._flying: dict[str, tuple[Any, list[Cell]]] = {}
+        self._landed: queues.SimpleQueue[str] = queues.SimpleQueue()
+        self._spent: list[float] = []  # wall seconds of finished cells
+        self._number = 0
 
-    def run(self, queue: deque[Cell]) -> Iterator[Event]:
-        from distributed import as_completed
-
-        done = as_completed()
-        while queue or self._flying:
-            while queue and len(self._flying) < CELLS_AHEAD * max(1, self._num_workers()):
-                cell = queue.popleft()
-                future = self._submit(cell)
-                self._flying[future] = cell
-                done.add(future)
-                yield Event(cell, Started())
-            future = next(done)
-            cell = self._flying.pop(future)
-            yield from (Event(cell, report) for report in _result(future, cell))
-            future.release()
+    def run(self, queue: deque[Cell]) -> Iterator[Event | None]:
+        try:
+            while queue or self._flying:
+                while queue and len(self._flying) < BLOCKS_AHEAD * self._num_workers():
+                    yield from (Event(cell, Started()) for cell in self._submit(queue))
+                with contextlib.suppress(queues.Empty):
+                    future, cells = self._flying.pop(self._landed.get(timeout=TICK))
+                    for event in _events(future, cells):
+                        self._note(event.report)
+                        yield event
+                yield None
+        except (OSError, CancelledError) as error:
+            raise self._lost_scheduler() from error
 
     def stop(self) -> None:
-        self._client.cancel(list(self._flying), force=True)
+        with contextlib.suppress(OSError, TimeoutError, CancelledError, RuntimeError):  # the scheduler has gone
+            self._client.cancel([future for future, _ in self._flying.values()], force=True)
         self._flying.clear()
-        self._client.close()
+        self._client.close(timeout=2)
         if self._cluster is not None:
             self._cluster.close()
 
     def _num_workers(self) -> int:
-        return len(self._client.nthreads())
+        if self._client.status != "running":
+            raise OSError("the connection is closed")
+        return max(1, len(self._client.nthreads()))
 
-    def _submit(self, cell: Cell) -> Any:
-        request = json.dumps({"cell": cell_to_json(cell), "limits": dataclasses.asdict(self.limits)})
+    def _submit(self, queue: deque[Cell]) -> list[Cell]:
+        cells = [queue.popleft() for _ in range(self._block_size(queue))]
+        request = {"cells": [cell_to_json(cell) for cell in cells], "limits": dataclasses.asdict(self.limits)}
+        self._number += 1
+        key = f"fsibench-{self._number}-{cells[0].id}-{time.time_ns()}"
         # Not pure: a cell that is submitted again is meant to run again.
-        return self._client.submit(
-            run_remotely, request, resources={"slot": 1}, retries=0, pure=False, key=f"{cell.id}-{id(request)}"
+        future = self._client.submit(
+            run_block, json.dumps(request), resources={"slot": 1}, retries=0, pure=False, key=key
+        )
+        self._flying[key] = (future, cells)
+        future.add_done_callback(lambda done: self._landed.put(done.key))
+        return cells
+
+    def _block_size(self, queue: deque[Cell]) -> int:
+        """As many cells as last about `BLOCK_SECONDS`, but no more than an even share of what is left."""
+        expected = queue[0].seconds
+        if expected is None:
+            expected = sum(self._spent) / len(self._spent) if self._spent else BLOCK_SECONDS
+        share = len(queue) // (BLOCKS_AHEAD * self._num_workers())
+        return max(1, min(MOST_CELLS_PER_BLOCK, share, int(BLOCK_SECONDS / max(expected, 1e-3))))
+
+    def _note(self, report: Report) -> None:
+        if isinstance(report, Finished) and "total_seconds" in report.clocks:
+            self._spent = [*self._spent[-99:], float(report.clocks["total_seconds"])]
+
+    def _lost_scheduler(self) -> UsageError:
+        return UsageError(
+            "the connection to the Dask scheduler is lost. What is stored is safe; "
+            "start the scheduler and its workers again, then run the same command: it goes on from there."
         )
 
 
-def _result(future: Any, cell: Cell) -> list[Report]:
-    """The reports of a cell; a message of another cell means that the channel is broken, and nothing of it counts."""
+def _events(future: Any, cells: list[Cell]) -> Iterator[Event]:
+    """What the cells of a block reported; a cell that has no clean record from its worker is lost."""
     try:
-        messages = [decode(line) for line in future.result().splitlines()]
+        reports = _reports(future.result(), cells)
+    except (OSError, CancelledError):
+        raise
     except Exception as error:  # noqa: BLE001 (Dask wraps whatever went wrong on the way)
-        return [lost(f"{type(error).__name__}: {error}")]
-    if any(sender != cell.id for sender, _ in messages):
-        return [lost("its messages carry the id of another cell")]
-    return [report for _, report in messages if not isinstance(report, Started)]
+        reports = {cell.id: [lost(f"{type(error).__name__}: {error}")] for cell in cells}
+    future.release()
+    for cell in cells:
+        yield from (Event(cell, report) for report in reports[cell.id])
+
+
+def _reports(text: str, cells: list[Cell]) -> dict[str, list[Report]]:
+    """By cell id. One message that belongs nowhere means that the channel is broken: nothing of the block counts."""
+    found: dict[str, list[Report]] = {cell.id: [] for cell in cells}
+    for line in text.splitlines():
+        sender, report = decode(line)
+        if sender not in found:
+            raise MalformedMessage(f"a report carries the id {sender[:24]!r} of a cell that is not in the block")
+        if any(isinstance(earlier, Finished) for earlier in found[sender]):
+            raise MalformedMessage("a report came after the last one")
+        found[sender].append(report)
+    for reports in found.values():
+        if not reports or not isinstance(reports[-1], Finished):
+            reports.append(lost("the worker did not say how it ended"))
+    return found
 
 
 def _connect(workers: int, scheduler: str | None) -> tuple[Any, Any]:
@@ -90,7 +147,8 @@ def _connect(workers: int, scheduler: str | None) -> tuple[Any, Any]:
         import distributed
     except ImportError:
         raise UsageError("--executor dask needs Dask; install it with: pip install 'fsibench[dask]'.") from None
-    dask.config.set({"distributed.scheduler.allowed-failures": DEATHS_PER_CELL})
+    dask.config.set({"distributed.scheduler.allowed-failures": DEATHS_PER_BLOCK})
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # a lost scheduler is told in our own sentence
     if scheduler is None:
         cluster = distributed.LocalCluster(
             n_workers=workers, threads_per_worker=1, resources={"slot": 1}, dashboard_address=None
@@ -104,29 +162,47 @@ def _connect(workers: int, scheduler: str | None) -> tuple[Any, Any]:
 
 # On the worker -------------------------------------------------------------------------------------------------------
 
-_server: subprocess.Popen[str] | None = None
+
+@dataclasses.dataclass
+class _Worker(threading.local):
+    """What a worker keeps between blocks, per thread: its warm executor, its speed and its name."""
+
+    executor: LocalExecutor | None = None
+    identity: dict[str, float | str] = dataclasses.field(default_factory=dict)
 
 
-def run_remotely(request: str) -> str:
-    """Run one cell through this worker's cell server; returns its events as JSON."""
-    server = _running_server()
-    assert server.stdin is not None
-    assert server.stdout is not None
-    server.stdin.write(request + "\n")
-    server.stdin.flush()
-    cell_id = json.loads(json.loads(request)["cell"])["id"]
+_worker = _Worker()
+
+
+def run_block(request: str) -> str:
+    """Run cells on this worker, one after the other; returns their reports, one line of JSON each."""
+    content = json.loads(request)
+    if _worker.executor is None:
+        _worker.executor = LocalExecutor(1)
+        _worker.identity = _who_am_i()
+    executor = _worker.executor
+    executor.limits = Limits(**content["limits"])
     lines = []
-    for line in server.stdout:
-        lines.append(line.strip())
-        if isinstance(decode(line)[1], Finished):
-            return "\n".join(lines)
-    return "\n".join([*lines, encode(cell_id, lost("the cell server ended"))])
+    try:
+        for event in executor.run(deque(cell_from_json(cell) for cell in content["cells"])):
+            if event is not None and not isinstance(event.report, Started):
+                lines.append(encode(event.cell.id, _signed(event.report)))
+    except BaseException:
+        executor.stop()  # nothing of this block may reach the next one
+        raise
+    return "\n".join(lines)
 
 
-def _running_server() -> subprocess.Popen[str]:
-    global _server  # one per worker process, kept warm between cells
-    if _server is None or _server.poll() is not None:
-        command = [sys.executable, "-m", "fsibench.executors.worker"]
-        _server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        atexit.register(_server.terminate)
-    return _server
+def _signed(report: Report) -> Report:
+    """The end of a cell says on which worker it ran, and how fast that is."""
+    if not isinstance(report, Finished):
+        return report
+    return dataclasses.replace(report, clocks={**report.clocks, **_worker.identity})
+
+
+def _who_am_i() -> dict[str, float | str]:
+    """A name that tells workers apart without naming a host, and the seconds of the calibration kernel here."""
+    import distributed
+
+    address: str = distributed.get_worker().address
+    return {"worker": hashlib.sha256(address.encode()).hexdigest()[:8], "calibration_seconds": calibrate()}

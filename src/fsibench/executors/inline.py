@@ -13,7 +13,7 @@ from fsibench.harness.plan import Cell
 class InlineExecutor:
     """One cell after the other in the calling process."""
 
-    def run(self, queue: deque[Cell]) -> Iterator[Event]:
+    def run(self, queue: deque[Cell]) -> Iterator[Event | None]:
         from fsibench.harness.runner import run_cell
 
         while queue:

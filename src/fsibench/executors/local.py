@@ -1,58 +1,100 @@
-"""Where cells run on this machine: each in processes of its own, forked from a warm server, some at a time.
+"""Cells on this machine, some at a time, each in a process of its own; `fsibench.executors.worker` is the other side.
 
-    driver ── fork server ── supervisor ── cell
-                             (leads a session of its own)
-
-The server has torch and all methods imported, so a cell starts in a few hundredths of a second. The supervisor does
-nothing but wait: when the cell dies it says how, and when the driver dies it kills the session, so that neither the
-cell nor anything a method started outlives the run. Ctrl-C reaches the driver only. The driver enforces the limits:
-a cell over its time or its resident memory is killed and the reason becomes its status.
+The driver gives each slot a supervisor, made by a warm server, and each cell a pipe. It reads pipes and channels
+without blocking, checks every message, and enforces the limits: a cell over its time or its resident memory is ended
+with everything it started, and the reason becomes its status. Whatever dies or talks nonsense is replaced: a server or
+a supervisor by a new one, and the cell that it ran is `lost`, so it is tried again. Ctrl-C reaches the driver only.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
-import fcntl
-import multiprocessing
-import multiprocessing.connection
 import os
-import select
-import signal
-import sys
-import tempfile
+import selectors
+import socket
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import IO, Any
+from dataclasses import dataclass, field
+from typing import Any
 
+from fsibench.executors import server
 from fsibench.executors.base import Event, Limits, lost
-from fsibench.harness.events import Finished, Report, Started, decode, encode
+from fsibench.executors.wire import READ_BYTES, Channel, Frames, cell_to_json
+from fsibench.harness import processes
+from fsibench.harness.events import Finished, MalformedMessage, Started, decode
 from fsibench.harness.plan import Cell
 
-# One thread each: two threads on tiny tensors are slower than one, and far slower on a busy machine.
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-# What a cell printed is kept for failures only, and only its end.
-OUTPUT_TAIL = 4000
 # How often the driver looks at time and memory of running cells, in seconds.
 WATCH_EVERY = 0.1
-PR_SET_PDEATHSIG = 1
+# A server that has made no supervisor after so long, or a supervisor that has not ended its cell, is given up.
+START_LIMIT = 300.0
+STOP_LIMIT = 10.0
 
 
 @dataclass
-class _Running:
-    """A live cell as the driver sees it."""
+class _Job:
+    """A cell on its way: given to a supervisor, begun, perhaps stopped, ended."""
 
     cell: Cell
-    process: Any
-    events: Connection
-    output: IO[bytes]
-    slot: int
-    started: float
+    reports: int
+    frames: Frames = field(default_factory=Frames)
+    given: float = field(default_factory=time.monotonic)
+    begun: float | None = None
+    finished: Finished | None = None  # what the cell says
+    verdict: Finished | None = None  # what the driver says: over a limit
+    stopped: float | None = None
+    closed: bool = False  # nobody can report any more
+
+    def read(self, everything: bool = False) -> Iterator[Event]:
+        """What the cell has reported since the last look; `MalformedMessage` when it is no report of this cell."""
+        while data := self._data():
+            for frame in self.frames.feed(data):
+                sender, report = decode(frame)
+                if sender != self.cell.id:
+                    raise MalformedMessage(f"a report carries the id {sender[:24]!r} of another cell")
+                if self.finished is not None:
+                    raise MalformedMessage("a report came after the last one")
+                if isinstance(report, Finished):
+                    self.finished = report
+                else:
+                    yield Event(self.cell, report)
+            if not everything:
+                return
+
+    def _data(self) -> bytes:
+        try:
+            data = os.read(self.reports, READ_BYTES)
+        except BlockingIOError:
+            return b""
+        self.closed = not data
+        return data
+
+    def end(self, code: int, printed: str) -> Finished:
+        """How it ended, all considered; what a failed cell printed becomes part of its traceback."""
+        report = self.verdict or self.finished or _unsaid(code)
+        if report.status == "ok" or not printed.strip():
+            return report
+        text = f"{report.traceback or ''}\n--- printed by the cell ---\n{printed.strip()}".strip()
+        return dataclasses.replace(report, traceback=text)
+
+
+def _unsaid(code: int) -> Finished:
+    """The end of a cell that did not say how it ended."""
+    if code < 0:
+        return lost(f"signal {-code}")
+    return Finished("error", f"the method ended its process with exit code {code} before the cell was finished")
+
+
+@dataclass
+class _Slot:
+    """A place for one cell at a time, with the supervisor that runs it once that has said who it is."""
+
+    number: int
+    channel: Channel
+    supervisor: int | None = None
+    job: _Job | None = None
 
 
 class LocalExecutor:
@@ -61,197 +103,164 @@ class LocalExecutor:
     def __init__(self, workers: int, limits: Limits = Limits()) -> None:  # noqa: B008 (frozen)
         self.workers = workers
         self.limits = limits
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["fsibench.executors.preload"])
-        self._running: dict[str, _Running] = {}
+        self._slots: dict[int, _Slot] = {}
+        self._selector = selectors.DefaultSelector()
+        self._watched = time.monotonic()
 
-    def run(self, queue: deque[Cell]) -> Iterator[Event]:
-        while queue or self._running:
-            while queue and len(self._running) < self.workers:
-                cell = queue.popleft()
-                self._start(cell)
-                yield Event(cell, Started())
-            yield from self._listen()
-            yield from self._enforce_limits()
+    def run(self, queue: deque[Cell]) -> Iterator[Event | None]:
+        while queue or self._busy():
+            self._assign(queue)
+            for key, _ in self._selector.select(WATCH_EVERY):
+                slot: _Slot = key.data
+                if self._slots.get(slot.number) is slot:  # not given up meanwhile
+                    yield from self._guarded(slot, queue, key.fileobj is slot.channel)
+            if time.monotonic() - self._watched > WATCH_EVERY:
+                self._watched = time.monotonic()
+                for slot in list(self._slots.values()):
+                    yield from self._enforce_limits(slot, queue)
+            yield None
 
     def stop(self) -> None:
-        for running in self._running.values():
-            self._end(running)
-        self._running.clear()
+        """End every cell, its supervisor and what it started; the warm server stays for the next run of this process."""
+        for slot in self._slots.values():
+            with contextlib.suppress(OSError):  # closed from the other end
+                slot.channel.socket.shutdown(socket.SHUT_WR)
+        for slot in list(self._slots.values()):
+            if slot.supervisor is not None:
+                _await_end(slot.channel)
+            self._give_up(slot)
+        self._end_orphans()
 
-    def _start(self, cell: Cell) -> None:
-        slot = min(set(range(self.workers)) - {running.slot for running in self._running.values()})
-        receiver, sender = self._context.Pipe(duplex=False)
-        output = tempfile.NamedTemporaryFile(prefix="fsibench-")  # noqa: SIM115 (closed when the cell ends)
-        process = self._context.Process(target=_supervise, args=(cell, sender, output.name, slot))
-        with _environment(ONE_THREAD):
-            process.start()
-        sender.close()
-        self._running[cell.id] = _Running(cell, process, receiver, output, slot, time.monotonic())
+    def _busy(self) -> bool:
+        return any(slot.job is not None for slot in self._slots.values())
 
-    def _listen(self) -> Iterator[Event]:
-        by_connection = {running.events: running for running in self._running.values()}
-        for ready in multiprocessing.connection.wait(list(by_connection), timeout=WATCH_EVERY):
-            running = by_connection[ready]  # type: ignore[index]
-            try:
-                _, report = decode(running.events.recv_bytes())
-            except (EOFError, OSError):
-                report = lost("its supervisor vanished")
-            yield self._event(running, report)
+    # Cells go out ----------------------------------------------------------------------------------------------------
 
-    def _enforce_limits(self) -> Iterator[Event]:
-        for running in list(self._running.values()):
-            seconds = time.monotonic() - running.started
-            if self.limits.seconds is not None and seconds > self.limits.seconds:
-                message = f"killed after {seconds:.0f} s; the limit is {self.limits.seconds:g} s per cell"
-                yield self._event(running, Finished("timeout", message))
-            elif self.limits.memory_mb is not None:
-                memory = cell_memory_mb(running.process.pid)
-                if memory > self.limits.memory_mb:
-                    message = f"killed at {memory:.0f} MB of resident memory; the limit is {self.limits.memory_mb:.0f} MB"
-                    yield self._event(running, Finished("oom", message))
+    def _assign(self, queue: deque[Cell]) -> None:
+        for number in range(self.workers):
+            if not queue:
+                return
+            slot = self._slots.get(number) or self._new_slot(number)
+            if slot.job is None:
+                self._give(slot, queue.popleft())
 
-    def _event(self, running: _Running, report: Report) -> Event:
-        if isinstance(report, Finished):
-            report = self._with_output(running, report)
-            self._end(running)
-            del self._running[running.cell.id]
-        return Event(running.cell, report)
+    def _give(self, slot: _Slot, cell: Cell) -> None:
+        reports, sender = os.pipe()
+        os.set_blocking(reports, False)
+        slot.job = _Job(cell, reports)
+        self._selector.register(reports, selectors.EVENT_READ, slot)
+        with contextlib.suppress(OSError):  # the supervisor has gone: its channel will say so
+            slot.channel.send({"run": cell_to_json(cell), "slot": slot.number}, (sender,))
+        os.close(sender)
 
-    def _with_output(self, running: _Running, report: Finished) -> Finished:
-        """What a failed cell printed becomes part of its traceback."""
-        if report.status == "ok":
-            return report
-        size = running.output.seek(0, os.SEEK_END)
-        running.output.seek(max(0, size - OUTPUT_TAIL))
-        printed = running.output.read().decode(errors="replace").strip()
-        if not printed:
-            return report
-        text = f"{report.traceback or ''}\n--- printed by the cell ---\n{printed}".strip()
-        return dataclasses.replace(report, traceback=text)
+    def _new_slot(self, number: int) -> _Slot:
+        slot = self._slots[number] = _Slot(number, server.live_server().ask_for_supervisor())
+        self._selector.register(slot.channel, selectors.EVENT_READ, slot)
+        return slot
 
-    def _end(self, running: _Running) -> None:
-        """Kill what is left of a cell's session and free what the driver held for it."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is gone already
-            os.killpg(running.process.pid, signal.SIGKILL)
-        running.process.join(timeout=5)
-        running.events.close()
-        running.output.close()
+    # Messages come in ------------------------------------------------------------------------------------------------
 
-
-# In the cell's own processes -----------------------------------------------------------------------------------------
-
-
-def _supervise(cell: Cell, sender: Connection, output: str, slot: int) -> None:
-    """Lead a session, run the cell in a child, report how it ended, and leave nobody behind."""
-    os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    descriptor = os.open(output, os.O_WRONLY | os.O_APPEND)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    pin_to_a_free_core(slot)
-    child = os.fork()
-    if child == 0:
-        _cell_process(cell, sender)
-    status = _wait_for(child, sender)
-    if status is not None and status != 0:
-        how = f"signal {-status}" if status < 0 else f"exit code {status}"
-        with contextlib.suppress(OSError):  # the driver is gone, nobody listens
-            sender.send_bytes(encode(cell.id, lost(how)).encode())
-    sender.close()
-    os.killpg(0, signal.SIGKILL)
-
-
-def _wait_for(child: int, sender: Connection) -> int | None:
-    """Exit code of the child (negative: a signal), or None when the driver died first."""
-    driver = select.poll()
-    driver.register(sender.fileno(), 0)  # no event asked for: errors are always told, and a lost reader is one
-    while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status)
-        if driver.poll(50):
-            return None
-
-
-def _cell_process(cell: Cell, sender: Connection) -> None:
-    code = 1
-    try:
-        _die_with_parent()
-        _offer_to_the_oom_killer()
-        from fsibench.executors.preload import run_in_fresh_process
-
-        run_in_fresh_process(cell, lambda report: sender.send_bytes(encode(cell.id, report).encode()))
-        code = 0
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _offer_to_the_oom_killer() -> None:
-    """When the machine runs out of memory, the cell goes before the driver and the user's other programs."""
-    with contextlib.suppress(OSError):  # not Linux, or not allowed
-        Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-# What the system can tell --------------------------------------------------------------------------------------------
-
-
-def pin_to_a_free_core(slot: int) -> int | None:
-    """Stay on one core that no other cell of this user is pinned to, beginning with the slot's own; else on none.
-
-    A lock per core says who is where, also between two runs at once. It is held open until the process ends.
-    """
-    if not hasattr(os, "sched_setaffinity"):
-        return None
-    cores = sorted(os.sched_getaffinity(0))
-    for number in range(len(cores)):
-        core = cores[(slot + number) % len(cores)]
-        path = Path(tempfile.gettempdir()) / f"fsibench-{os.getuid()}-core-{core}.lock"
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    def _guarded(self, slot: _Slot, queue: deque[Cell], from_supervisor: bool) -> Iterator[Event]:
+        """What a slot has to say; whatever cannot be read costs the slot and loses its cell."""
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
-            continue  # taken
-        os.sched_setaffinity(0, {core})
-        return core
-    return None
+            if from_supervisor:
+                for message in slot.channel.receive():
+                    yield from self._hear(slot, message)
+            elif slot.job is not None and slot.job.begun is not None:  # else the word that it began comes next
+                yield from slot.job.read()
+                if slot.job.closed:
+                    self._ignore(slot.job)
+        except (EOFError, OSError):
+            yield from self._lose(slot, "its supervisor was killed", queue)
+        except MalformedMessage as error:
+            yield from self._lose(slot, str(error), queue)
+
+    def _hear(self, slot: _Slot, message: dict[str, Any]) -> Iterator[Event]:
+        job = slot.job
+        if "supervisor" in message:
+            slot.supervisor = message["supervisor"]
+            server.live_server().proven = True
+        elif job is None or message["cell"] != job.cell.id:
+            raise MalformedMessage("a supervisor speaks of another cell")
+        elif "began" in message:
+            job.begun = time.monotonic()
+            yield Event(job.cell, Started())
+        elif "ended" in message:
+            yield from job.read(everything=True)
+            if job.frames.unfinished and job.verdict is None and message["ended"] >= 0:
+                raise MalformedMessage("half a report was left when the cell ended")
+            self._forget_job(slot)
+            yield Event(job.cell, job.end(message["ended"], message["printed"]))
+
+    def _lose(self, slot: _Slot, how: str, queue: deque[Cell]) -> Iterator[Event]:
+        """Give a slot up; its cell is lost, or goes back to the queue when it had not begun."""
+        job = slot.job
+        self._give_up(slot)
+        self._end_orphans()
+        if job is not None and job.begun is None:
+            queue.appendleft(job.cell)
+        elif job is not None:
+            yield Event(job.cell, job.verdict or lost(how))
+
+    def _give_up(self, slot: _Slot) -> None:
+        if slot.supervisor is not None:
+            processes.kill([*processes.descendants(slot.supervisor), slot.supervisor])
+        self._forget_job(slot)
+        self._selector.unregister(slot.channel)
+        slot.channel.close()
+        del self._slots[slot.number]
+
+    def _forget_job(self, slot: _Slot) -> None:
+        if slot.job is not None:
+            self._ignore(slot.job)
+            os.close(slot.job.reports)
+            slot.job = None
+
+    def _ignore(self, job: _Job) -> None:
+        """Listen to a pipe no more; one that is closed at the other end would always seem to have something."""
+        if job.reports in self._selector.get_map():
+            self._selector.unregister(job.reports)
+
+    # Limits ----------------------------------------------------------------------------------------------------------
+
+    def _enforce_limits(self, slot: _Slot, queue: deque[Cell]) -> Iterator[Event]:
+        job, now = slot.job, time.monotonic()
+        if job is None:
+            return
+        if slot.supervisor is None or job.begun is None:
+            if now - job.given > START_LIMIT:
+                server.live_server().kill()
+                yield from self._lose(slot, "it was not started", queue)
+        elif job.stopped is not None:
+            if now - job.stopped > STOP_LIMIT:
+                yield from self._lose(slot, "it could not be stopped", queue)
+        elif verdict := self._over_a_limit(slot.supervisor, now - job.begun):
+            job.verdict, job.stopped = verdict, now
+            with contextlib.suppress(OSError):  # its end is on the way
+                slot.channel.send({"stop": job.cell.id})
+
+    def _over_a_limit(self, supervisor: int, seconds: float) -> Finished | None:
+        limits = self.limits
+        if limits.seconds is not None and seconds > limits.seconds:
+            return Finished("timeout", f"killed after {seconds:.0f} s; the limit is {limits.seconds:g} s per cell")
+        if limits.memory_mb is not None:
+            memory = processes.resident_mb(processes.descendants(supervisor))
+            if memory > limits.memory_mb:
+                what = f"killed at {memory:.0f} MB of resident memory; the limit is {limits.memory_mb:.0f} MB"
+                return Finished("oom", what)
+        return None
+
+    def _end_orphans(self) -> None:
+        server.end_orphans({slot.supervisor for slot in self._slots.values() if slot.supervisor is not None})
 
 
-def cell_memory_mb(supervisor: int) -> float:
-    """Resident memory of everything below a supervisor; 0 where the system does not tell."""
-    try:
-        children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-        return sum(_resident_mb(child) + cell_memory_mb(int(child)) for child in children)
-    except (OSError, IndexError):
-        return 0.0  # gone meanwhile, or no /proc
-
-
-def _resident_mb(process: str) -> float:
-    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+def _await_end(channel: Channel) -> None:
+    """Read until the other end closes, which a supervisor does when everything below it has ended."""
+    channel.socket.settimeout(STOP_LIMIT)
+    with contextlib.suppress(EOFError, OSError, MalformedMessage):
+        while True:
+            channel.receive()
 
 
 def physical_memory_mb() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e6
-
-
-@contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Environment variables for the server, which inherits them when it starts."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

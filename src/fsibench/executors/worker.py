@@ -1,61 +1,255 @@
-"""Cells over a pipe: `python -m fsibench.executors.worker` reads one cell a line, writes one event a line, both JSON.
+"""The processes on the other side of the local executor: a warm server, a supervisor per slot, a process per cell.
 
-A worker of a cluster engine keeps one such server: the warm fork server, the limits and the isolation of a local run,
-without a torch import per cell. When the worker dies, standard input closes and the server takes its cell down.
+    driver ── server ── supervisor ── cell ── whatever the method starts
+
+`serve` imports torch and all methods once and forks supervisors. A supervisor forks one cell after the other, each a
+fraction of a second away from running. It adopts what a cell leaves behind, so that when the cell ends, everything it
+started ends too, in whatever session. When its channel closes, the driver has gone: it ends its cell and itself.
+
+Three things leave a cell: reports, as frames on a pipe that only it and the driver know; what it prints, to its
+supervisor, which keeps the end of it; and its exit code. A cell is never unpickled and never believed without a check.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
+import contextlib
+import faulthandler
+import gc
 import os
-import queue
+import select
+import signal
+import socket
 import sys
-import threading
-from collections import deque
-from typing import Any
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
 
-from fsibench.executors.base import Limits
-from fsibench.executors.local import LocalExecutor
-from fsibench.harness.events import encode
-from fsibench.harness.plan import Cell
+from fsibench.executors.cores import Core, claim_core
+from fsibench.executors.wire import READ_BYTES, Channel, cell_from_json, pack
+from fsibench.harness import processes
+from fsibench.harness.events import Finished, Report, encode
 
+# What a cell printed is kept for failures only, and only its end.
+OUTPUT_TAIL = 4000
+# How long the server waits for supervisors to notice that the driver has gone, in seconds.
+PATIENCE = 10.0
 
-def cell_to_json(cell: Cell) -> str:
-    return json.dumps(dataclasses.asdict(cell))
-
-
-def cell_from_json(text: str) -> Cell:
-    content = json.loads(text)
-    content["keep"] = tuple(content["keep"])
-    content["options"] = tuple((key, _tuples(value)) for key, value in content["options"])
-    return Cell(**content)
+# The server ----------------------------------------------------------------------------------------------------------
 
 
-def _tuples(value: Any) -> Any:
-    """JSON has lists only; options hold tuples, which can be hashed."""
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+def serve(descriptor: int) -> None:
+    """Fork a supervisor for each socket that arrives; end with the driver."""
+    control = socket.socket(fileno=descriptor)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    processes.adopt_orphans()
+    import fsibench.executors.preload  # noqa: F401 (the point of a warm server)
 
-
-def main() -> None:
-    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests,), daemon=True).start()
+    gc.collect()
+    gc.freeze()  # what is here stays: a collection in a cell need not touch, and so copy, its pages
+    alarm = _wake_on_child()
+    supervisors: set[int] = set()
     while True:
-        request = json.loads(requests.get())
-        executor = LocalExecutor(1, Limits(**request["limits"]))
+        ready = _wait(control, alarm)
+        if control.fileno() in ready:
+            data, sockets, _, _ = socket.recv_fds(control, 1, 1)
+            if not data:
+                break
+            supervisors.add(_fork_supervisor(socket.socket(fileno=sockets[0]), control))
+        supervisors -= _reaped(supervisors)
+        processes.end_descendants(supervisors)  # what a killed supervisor left
+    _leave(supervisors)
+
+
+def _leave(supervisors: set[int]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while supervisors and time.monotonic() < deadline:
+        supervisors -= _reaped(supervisors)
+        time.sleep(processes.SWEEP_EVERY)
+    processes.end_descendants()
+
+
+def _reaped(children: set[int]) -> set[int]:
+    """Those of our children that have ended."""
+    return {child for child in children if os.waitpid(child, os.WNOHANG)[0]}
+
+
+def _fork_supervisor(end: socket.socket, control: socket.socket) -> int:
+    child = os.fork()
+    if child == 0:
         try:
-            for event in executor.run(deque([cell_from_json(request["cell"])])):
-                print(encode(event.cell.id, event.report), flush=True)
+            control.close()
+            supervise(Channel(end))
         finally:
-            executor.stop()
+            os._exit(0)
+    end.close()
+    return child
 
 
-def _read(requests: queue.SimpleQueue[str]) -> None:
-    for line in sys.stdin:
-        requests.put(line)
-    # The worker has gone. Its cell's supervisor notices that we have too, and ends the cell.
-    os._exit(0)
+def _wake_on_child() -> int:
+    """A descriptor that becomes readable when a child ends."""
+    alarm, setter = os.pipe()
+    os.set_blocking(alarm, False)
+    os.set_blocking(setter, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(setter, warn_on_full_buffer=False)
+    return alarm
 
 
-if __name__ == "__main__":
-    main()
+def _wait(*descriptors: Any) -> set[int]:
+    """Which of the descriptors can be read; blocks until one can."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    ready = {number for number, _ in poll.poll()}
+    if descriptors[-1] in ready:  # the alarm: rung once or often, it is off again
+        with contextlib.suppress(BlockingIOError):
+            os.read(descriptors[-1], READ_BYTES)
+    return ready
+
+
+# The supervisor ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Job:
+    """A cell as its supervisor sees it."""
+
+    id: str
+    process: int
+    output: int | None
+    printed: bytes = b""
+
+    def listen(self) -> None:
+        """Read what the cell has printed, without waiting for more; keep the end."""
+        if self.output is None:
+            return
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self.output, READ_BYTES)
+            self.printed = (self.printed + data)[-OUTPUT_TAIL:]
+            if not data:
+                self.close()
+
+    def close(self) -> None:
+        if self.output is not None:
+            os.close(self.output)
+            self.output = None
+
+
+def supervise(channel: Channel) -> None:
+    """Run the cells that arrive on a channel, one at a time, until it closes."""
+    os.setsid()
+    processes.adopt_orphans()
+    alarm = _wake_on_child()
+    core: Core | None = None
+    with contextlib.suppress(EOFError, OSError):  # the driver has gone
+        channel.send({"supervisor": os.getpid()})
+        while True:
+            for message in channel.receive():
+                if "folder" in message:
+                    _settle(message["folder"], message["environment"])
+                elif "run" in message:  # anything else concerns a cell that has ended meanwhile
+                    core = core or claim_core(message["slot"])
+                    job = _fork_cell(message["run"], channel, core)
+                    channel.send({"cell": job.id, "began": job.process})
+                    code = _until_it_ends(job, channel, alarm)
+                    channel.send({"cell": job.id, "ended": code, "printed": job.printed.decode(errors="replace")})
+    processes.end_descendants()
+
+
+def _settle(folder: str, environment: dict[str, str]) -> None:
+    """Take over the driver's working folder and environment: the server may be older than the run."""
+    with contextlib.suppress(OSError):  # removed meanwhile: relative paths cannot mean anything
+        os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def _until_it_ends(job: _Job, channel: Channel, alarm: int) -> int:
+    """Exit code of the cell, negative for a signal, once nothing of it is left."""
+    while True:
+        ready = _wait(channel, *([] if job.output is None else [job.output]), alarm)
+        job.listen()
+        if channel.fileno() in ready and {"stop": job.id} in channel.receive():
+            processes.kill([job.process])
+        process, status = os.waitpid(job.process, os.WNOHANG)
+        if process:
+            break
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # the group ended with its leader
+        os.killpg(job.process, signal.SIGKILL)  # where no family can be seen, the group is what we know
+    processes.end_descendants()
+    job.listen()
+    job.close()
+    return os.waitstatus_to_exitcode(status)
+
+
+def _fork_cell(text: str, channel: Channel, core: Core | None) -> _Job:
+    cell = cell_from_json(text)
+    reports = channel.descriptors.pop()
+    output, printer = os.pipe()
+    os.set_blocking(output, False)
+    supervisor = os.getpid()
+    child = os.fork()
+    if child == 0:
+        try:
+            channel.close()
+            os.close(output)
+            _become_cell(supervisor, printer, core)
+            _report_all(cell, reports)
+        finally:
+            os._exit(1)
+    os.close(reports)
+    os.close(printer)
+    return _Job(cell.id, child, output)
+
+
+# The cell ------------------------------------------------------------------------------------------------------------
+
+
+def _become_cell(supervisor: int, printer: int, core: Core | None) -> None:
+    """A session, a family and an output of its own, and a core where one is free."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    processes.die_with_parent()
+    if os.getppid() != supervisor:
+        os._exit(1)  # it ended before we could ask to be told
+    os.setsid()
+    processes.adopt_orphans()
+    os.dup2(printer, 1)
+    os.dup2(printer, 2)
+    os.close(printer)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    faulthandler.enable()
+    _offer_to_the_oom_killer()
+    if core is not None:
+        os.close(core.lock)  # the claim is the supervisor's, and ends with it
+        os.sched_setaffinity(0, {core.number})
+
+
+def _report_all(cell: Any, reports: int) -> NoReturn:
+    """Run the cell and send what it reports, its end included, whatever a method raises."""
+    process = os.getpid()
+
+    def emit(report: Report) -> None:
+        if os.getpid() != process:
+            os._exit(1)  # a copy of the cell that a method forked and forgot
+        frame = memoryview(pack(encode(cell.id, report).encode()))
+        while frame:
+            frame = frame[os.write(reports, frame) :]
+
+    from fsibench.executors.preload import run_in_fresh_process
+
+    try:
+        run_in_fresh_process(cell, emit)
+    except BaseException as error:  # noqa: BLE001 (also sys.exit and an interrupt end a cell, not a supervisor)
+        emit(Finished("error", f"{type(error).__name__}: {error}", traceback.format_exc()))
+    finally:
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def _offer_to_the_oom_killer() -> None:
+    """When the machine runs out of memory, the cell goes before the driver and the user's other programs."""
+    with contextlib.suppress(OSError):  # not Linux, or not allowed
+        Path("/proc/self/oom_score_adj").write_text("1000")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import signal
 import sqlite3
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
@@ -40,20 +42,31 @@ def drive(
     cells: Sequence[Cell],
     executor: Executor,
     progress: Progress,
+    calibration_seconds: float | None = None,
 ) -> bool:
-    """Run the given cells to their ends, storing everything they report; False when interrupted."""
+    """Run the given cells to their ends, storing everything they report; False when interrupted.
+
+    `calibration_seconds` is this machine's, for cells whose worker does not tell its own.
+    """
     queue = deque(cells)
     attempts: dict[str, int] = {}
     running: dict[str, Cell] = {}
     try:
-        with _stop_signals():
+        with _handled(_interrupt):
             for event in executor.run(queue):
+                if event is None:
+                    store.commit(force=False)
+                    continue
                 cell, report = event
                 if isinstance(report, Started):
                     running[cell.id] = cell
                     attempts[cell.id] = attempts.get(cell.id, 0) + 1
-                _record(store, run, event)
+                if isinstance(report, Finished) and calibration_seconds is not None:
+                    clocks = {"calibration_seconds": calibration_seconds, **report.clocks}
+                    report = dataclasses.replace(report, clocks=clocks)
+                _record(store, run, Event(cell, report))
                 if isinstance(report, Finished):
+                    store.commit()  # before it is shown: what was printed as done survives a kill in the next instant
                     del running[cell.id]
                     again = report.status == "lost" and attempts[cell.id] < MOST_ATTEMPTS
                     queue.extend([cell] if again else [])
@@ -67,9 +80,10 @@ def drive(
             "Make room and run the same command again: it goes on from there."
         ) from None
     finally:
-        executor.stop()
-        progress.close()
-        _mark_interrupted(store, running)
+        with _handled(signal.SIG_IGN):  # a second Ctrl-C finds the run stopping already
+            executor.stop()
+            progress.close()
+            _mark_interrupted(store, running)
     return True
 
 
@@ -110,22 +124,22 @@ def _cell_row(cell: Cell) -> dict[str, Any]:
     }
 
 
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
 @contextlib.contextmanager
-def _stop_signals() -> Iterator[None]:
-    """SIGTERM stops a run the way Ctrl-C does."""
-
-    def stop(_signal: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread: whoever owns it handles signals
-        yield
+def _handled(handler: Any) -> Iterator[None]:
+    """Ctrl-C and SIGTERM go to one handler for a while: both stop a run the same way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # whoever owns the main thread handles signals
         return
+    before = [(number, signal.signal(number, handler)) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, previous in before:
+            signal.signal(number, previous)
 
 
 class Progress:

@@ -1,0 +1,136 @@
+"""The warm server as the driver sees it: one per process, started on demand, asked for supervisors, ended at exit."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from pathlib import Path
+
+from fsibench.errors import UsageError
+from fsibench.executors.wire import Channel
+from fsibench.harness import processes
+
+# One thread each: two threads on tiny tensors are slower than one, and far slower on a busy machine.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+# Servers that end before they made a supervisor: a killed one is an accident, this many are a reason to give up.
+MOST_FAILED_STARTS = 3
+# In the environment of all our processes and, as a rule, of what methods start: finds those whose parents were killed.
+FAMILY = "FSIBENCH_FAMILY"
+# With the driver's module path, because `-P` keeps the working folder out of it.
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]);"
+    "from fsibench.executors.worker import serve; serve(int(sys.argv[1]))"
+)
+
+
+class Server:
+    """One server process, and the socket to ask it for supervisors."""
+
+    def __init__(self, family: str) -> None:
+        self.owner = os.getpid()
+        self.proven = False  # has made a supervisor
+        self._control, theirs = socket.socketpair()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `close`)
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), json.dumps(sys.path)],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,  # Ctrl-C reaches the driver only
+            env={**os.environ, **ONE_THREAD, FAMILY: family},
+        )
+        theirs.close()
+
+    @property
+    def alive(self) -> bool:
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    def ask_for_supervisor(self) -> Channel:
+        """A channel to a new supervisor, which works in this process's folder and environment."""
+        ours, theirs = socket.socketpair()
+        channel = Channel(ours)
+        with theirs, contextlib.suppress(OSError):  # the server has gone: the closed channel will say so
+            socket.send_fds(self._control, [b"s"], [theirs.fileno()])
+            channel.send({"folder": os.getcwd(), "environment": {**os.environ, **ONE_THREAD}})
+        return channel
+
+    def last_words(self) -> str:
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 500))
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        if self.owner == os.getpid():
+            self.kill()
+        self._control.close()
+        self._log.close()
+
+
+_family = uuid.uuid4().hex
+_server: Server | None = None
+_failed_starts = 0
+_lock = threading.Lock()  # a Dask worker may run cells from several threads
+
+
+def live_server() -> Server:
+    """The server of this process: the one that runs, or a new one."""
+    global _server, _failed_starts
+    with _lock:
+        if _server is not None and not _server.alive:
+            _failed_starts = 0 if _server.proven else _failed_starts + 1
+            if _failed_starts >= MOST_FAILED_STARTS:
+                _failed_starts = 0
+                raise _cannot_start(_server)
+            _server.close()
+            _server = None
+        if _server is None:
+            processes.adopt_orphans()
+            _server = Server(_family)
+        return _server
+
+
+def end_orphans(spared: set[int]) -> None:
+    """End what became a child of this process when a killed server or supervisor left it behind."""
+    if _server is not None:
+        spared = {*spared, _server.process.pid}
+    mark = f"{FAMILY}={_family}".encode()
+    orphans = [child for child in processes.children(os.getpid()) if child not in spared and _carries(child, mark)]
+    for orphan in orphans:
+        processes.kill([*processes.descendants(orphan), orphan])
+    for orphan in orphans:
+        with contextlib.suppress(ChildProcessError):  # reaped elsewhere
+            os.waitpid(orphan, 0)
+
+
+@atexit.register
+def _close() -> None:
+    if _server is not None and _server.owner == os.getpid():
+        _server.close()
+        end_orphans(set())
+
+
+def _carries(process: int, mark: bytes) -> bool:
+    try:
+        return mark in Path(f"/proc/{process}/environ").read_bytes()
+    except OSError:
+        return False  # gone meanwhile
+
+
+def _cannot_start(server: Server) -> UsageError:
+    return UsageError(
+        f"the process that imports torch and the methods ended {MOST_FAILED_STARTS} times before any cell could run "
+        f"(exit code {server.process.returncode}; {server.last_words()}). `fsibench list methods` may name a broken plugin."
+    )
