@@ -57,8 +57,9 @@ def test_pinball_agrees_with_scoringrules() -> None:
 def test_twice_the_pinball_loss_approximates_the_crps() -> None:
     predictive, y = gaussian()
     prediction = Prediction(predictive, y)
-    crps = properscoring.crps_gaussian(y.numpy(), predictive.loc[0].numpy(), 1.0).mean()
-    assert 2.0 * scoring.pinball(prediction.quantiles, y) == pytest.approx(crps, rel=0.01)
+    first = prediction.first
+    crps = properscoring.crps_gaussian(first.y.numpy(), first.predictive.loc[0].numpy(), 1.0).mean()
+    assert 2.0 * scoring.pinball(prediction.quantiles, prediction.first.y) == pytest.approx(crps, rel=0.01)
 
 
 def test_tail_weighted_crps_agrees_with_quadrature_over_levels() -> None:

@@ -38,14 +38,20 @@ class Prediction:
     functions: Callable[[], Tensor] | None = None
 
     @functools.cached_property
+    def first(self) -> Prediction:
+        """The first test rows (their order is random), for metrics whose cost would grow with all of them."""
+        rows = slice(0, scoring.MOST_ROWS)
+        return Prediction(self.predictive.rows(rows), self.y[rows])
+
+    @functools.cached_property
     def quantiles(self) -> Mapping[float, Tensor]:
-        """Predictive quantiles at `scoring.LEVELS`, computed once for all metrics that need them."""
-        values = self.predictive.quantile(scoring.levels())
+        """Predictive quantiles of the first rows at `scoring.LEVELS`, computed once for all metrics that need them."""
+        values = self.first.predictive.quantile(scoring.levels())
         return dict(zip(scoring.LEVELS, values, strict=True))
 
     @functools.cached_property
     def crps_parts(self) -> scoring.CrpsParts:
-        return scoring.crps_parts(self.predictive, self.y)
+        return scoring.crps_parts(self.first.predictive, self.first.y)
 
     @functools.cached_property
     def groups(self) -> scoring.Groups | None:
@@ -62,7 +68,8 @@ class Metric:
     """One number of a prediction.
 
     `unit` is `target` (the target's own), `nats`, or empty for a pure number. `headline` metrics are ranked and lead
-    every table. `looks` says when it is computed: at every look, or at the last one only because it is costly.
+    every table. `looks` says when it is computed: at every look, or at the last one only because it is costly; such
+    metrics use at most the first `scoring.MOST_ROWS` test rows.
     `compute` returns nan where the metric does not exist, for example a density of a sample predictive.
     """
 
@@ -121,22 +128,22 @@ METRICS = (
     ),
     Metric(
         "interval50", "interval score 50 %", "target", False,
-        lambda p: scoring.interval_score(p.quantiles, p.y, 0.5),
+        lambda p: scoring.interval_score(p.quantiles, p.first.y, 0.5),
         "width of the central 50 % interval plus a penalty for misses", looks="last",
     ),
     Metric(
         "interval90", "interval score 90 %", "target", False,
-        lambda p: scoring.interval_score(p.quantiles, p.y, 0.9),
+        lambda p: scoring.interval_score(p.quantiles, p.first.y, 0.9),
         "width of the central 90 % interval plus a penalty for misses", looks="last",
     ),
     Metric(
         "pinball", "pinball loss", "target", False,
-        lambda p: scoring.pinball(p.quantiles, p.y),
+        lambda p: scoring.pinball(p.quantiles, p.first.y),
         "mean pinball loss over 20 equally spaced levels; twice it approximates the CRPS", looks="last",
     ),
     Metric(
         "crps_tails", "tail CRPS", "target", False,
-        lambda p: scoring.tail_weighted_crps(p.quantiles, p.y),
+        lambda p: scoring.tail_weighted_crps(p.quantiles, p.first.y),
         "CRPS with quantile weight (2τ − 1)², which stresses both tails", looks="last",
     ),
     Metric(

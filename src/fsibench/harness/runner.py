@@ -30,7 +30,7 @@ from fsibench.harness.plan import Cell
 from fsibench.harness.schedule import Schedule, rows_for_looks
 from fsibench.metrics import Prediction, score
 from fsibench.predictive import Predictive, concatenate
-from fsibench.scoring import MOST_JOINT_ROWS, NUM_JOINT_DRAWS, pit_counts
+from fsibench.scoring import MOST_ROWS, NUM_JOINT_DRAWS, pit_counts
 
 # Test rows per call of `predict`: 500 components x 1000 rows x 50 hidden units are 100 MB in float32.
 ROWS_PER_PREDICT = 1000
@@ -216,7 +216,7 @@ class _Run:
     def _functions(self, posterior: Posterior, x: Tensor, standard: Standardiser) -> Tensor:
         """Coherent draws at the first test rows, in original units, [S, R]; coherent within each piece of rows."""
         generator = self.generator("joint", self.meter.steps_done if self.meter else 0)
-        pieces = torch.split(x[:MOST_JOINT_ROWS], ROWS_PER_DRAW)
+        pieces = torch.split(x[:MOST_ROWS], ROWS_PER_DRAW)
         draws = torch.cat([posterior.draw(rows, NUM_JOINT_DRAWS, generator) for rows in pieces], 1)
         return draws.detach().cpu().double() * standard.y_scale + standard.y_mean
 
