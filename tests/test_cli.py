@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from fsibench.cli import main
+from fsibench.cli import run as run_command
 from fsibench.harness.store import Store
 
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
@@ -56,6 +57,37 @@ def test_the_same_command_again_runs_nothing(tmp_path: Path, capsys: pytest.Capt
     assert "2 cells to run (2 already in" in capsys.readouterr().err
     with Store.read(store) as opened:
         assert opened.cells()["attempts"].tolist() == [1, 1, 1, 1]
+
+
+def test_keeping_functions_later_runs_only_what_lacks_them_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "s.sqlite"
+    arguments = ("--methods", "linear", "--executor", "inline")
+    assert run_smoke(store, *arguments) == 0
+    capsys.readouterr()
+    for expected in ("1 of them have scores and run again to keep functions", "0 cells to run"):
+        assert run_smoke(store, *arguments, "--keep", "functions") == 0
+        assert expected in capsys.readouterr().err
+    with Store.read(store) as opened:
+        assert len(opened.cells()) == len(opened.statuses(opened.cells()["id"])) == 2  # nothing superseded
+        assert len(opened.artifacts("functions")) == 1
+
+
+def test_workers_are_as_many_as_asked_for_on_every_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert run_command._workers(7) == 7
+    assert run_command._workers(None) == (os.cpu_count() or 1)
+
+
+def test_listing_and_help_do_not_wait_for_torch(tmp_path: Path) -> None:
+    code = "import sys; from fsibench.cli import main; main(['list', 'methods']); assert 'torch' not in sys.modules"
+    for check in ("", code):  # the first one fills the index
+        script = check or "from fsibench.cli import main; main(['list', 'methods'])"
+        shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+        assert "bbb" in shown
+    script = "import sys; import fsibench.cli as c; c._parser().format_help(); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_a_set_that_cannot_be_had_is_named_and_left_out(

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import hashlib
+import importlib.metadata
+import importlib.util
 import json
+import os
+from pathlib import Path
 from typing import Any
 
+import fsibench
 from fsibench import options, registry
 
 OK = 0
@@ -26,6 +33,39 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def methods() -> list[dict[str, Any]]:
+    """From an index where that is known to be up to date: importing the methods means importing torch."""
+    from fsibench.data.sources import cache
+
+    if importlib.metadata.entry_points(group="fsibench.methods"):
+        return _methods()
+    place, key = cache.folder() / "methods.json", _state_of_the_code()
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # absent or damaged: made again
+        index = json.loads(place.read_text(encoding="utf-8"))
+        if index["key"] == key:
+            rows: list[dict[str, Any]] = index["rows"]
+            return rows
+    rows = _methods()
+    if not registry.methods().broken:  # a broken one may be mended without a change of ours
+        with contextlib.suppress(OSError):  # nowhere to write: the next one imports torch again
+            place.parent.mkdir(parents=True, exist_ok=True)
+            fresh = place.with_name(f"{place.name}.{os.getpid()}")
+            fresh.write_text(json.dumps({"key": key, "rows": rows}), encoding="utf-8")
+            fresh.replace(place)
+    return rows
+
+
+def _state_of_the_code() -> str:
+    """A hash of every file that a row of the list can depend on."""
+    digest = hashlib.sha256(fsibench.__version__.encode())
+    for package in ("fsibench.methods", "fsibench.blocks"):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            for file in sorted(Path(folder).glob("*.py")):
+                digest.update(f"{file} ".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _methods() -> list[dict[str, Any]]:
     found = registry.methods()
     rows = [_method_row(name, found) for name in sorted(found.items)]
     broken = [{"name": name, "what": f"BROKEN: {error}"} for name, error in sorted(found.broken.items())]

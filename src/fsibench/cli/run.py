@@ -59,6 +59,9 @@ def _run(arguments: argparse.Namespace) -> int:
     with Store.create(arguments.store) as store:
         todo = driver.pending(store, cells, _statuses_to_retry(arguments.retry))
         print(_announcement(protocol, len(cells), len(todo), arguments.store), file=sys.stderr)
+        again = len(driver.without_artifacts(store, cells))
+        if again:
+            print(f"{again} of them have scores and run again to keep {', '.join(protocol.keep)}", file=sys.stderr)
         for sentence in left_out(protocol):
             print(sentence, file=sys.stderr)
         machine = environment.describe()

@@ -10,12 +10,14 @@ import torch
 
 from fsibench import registry
 from fsibench.blocks.allocator import keep_freed_memory
+from fsibench.harness import identity
 from fsibench.harness.plan import Cell
 from fsibench.harness.runner import Emit, run_cell
 
 torch.set_num_threads(1)
 registry.datasets()
 for method in registry.methods().items.values():
+    identity.code_version(method.__module__)  # parsed here once; every cell checks it
     for module in method.requires:
         with contextlib.suppress(ImportError):  # plans leave the method out and say so
             importlib.import_module(module)

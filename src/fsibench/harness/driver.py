@@ -33,7 +33,22 @@ MOST_ATTEMPTS = 3
 def pending(store: Store, cells: Sequence[Cell], retry: Collection[str] = ()) -> list[Cell]:
     """The cells that the store has no final result for, or one with a status that is to be tried again."""
     known = store.statuses(cell.id for cell in cells)
-    return [cell for cell in cells if known.get(cell.id) not in FINAL_STATUSES or known[cell.id] in retry]
+    again = {cell.id for cell in without_artifacts(store, cells)}
+    return [
+        cell
+        for cell in cells
+        if known.get(cell.id) not in FINAL_STATUSES or known[cell.id] in retry or cell.id in again
+    ]
+
+
+def without_artifacts(store: Store, cells: Sequence[Cell]) -> list[Cell]:
+    """The finished cells that have the scores but not what is to be kept beside them: they must run again for it."""
+    kept = store.kept()
+    return [
+        cell
+        for cell in cells
+        if cell.id in kept and any(kept[cell.id].lacks(kind) for kind in cell.keep)
+    ]
 
 
 def drive(

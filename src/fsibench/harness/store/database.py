@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import filelock
 
@@ -58,6 +58,17 @@ CURVE_COLUMNS = ("cell", "step", "train_seconds", "cpu_seconds", "pit", "trace")
 
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class Kept(NamedTuple):
+    """Kinds of artifacts that a cell was told to keep, and its number of inputs."""
+
+    kinds: frozenset[str]
+    num_inputs: int | None
+
+    def lacks(self, kind: str) -> bool:
+        """Whether running the cell again would add an artifact; functions exist for one input only."""
+        return kind not in self.kinds and (kind != "functions" or self.num_inputs == 1)
 
 
 class Store:
@@ -206,6 +217,11 @@ class Store:
         cursor = self._connection.execute(query)
         names = [column[0] for column in cursor.description]
         return pd.DataFrame.from_records(cursor.fetchall(), columns=names, coerce_float=True)
+
+    def kept(self) -> dict[str, Kept]:
+        """What each cell that ended well was told to keep beside its scores."""
+        rows = self._connection.execute("SELECT id, keep, num_inputs FROM cells WHERE status = 'ok'")
+        return {cell: Kept(frozenset((keep or "").split(",")), num_inputs) for cell, keep, num_inputs in rows}
 
     def cells(self) -> pd.DataFrame:
         """One row per cell, the latest where coordinates repeat."""
