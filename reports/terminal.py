@@ -13,6 +13,11 @@ from fsibench.reports.analysis.overview import Overview, count
 from fsibench.reports.analysis.results import SCORES, Results, load
 
 WIDEST_NAME = 34
+# What the runner says about the clock of an entry, as a reader needs it.
+FLAGS = {
+    "works_while_paused": "threads or child processes worked while the clock stood still, so its times are too good",
+    "costly_predict": "predicting one row costs more than ten training steps, so work is hidden from the clock",
+}
 
 
 def render(store_path: Path, where: Mapping[str, str] | None = None) -> str:
@@ -30,8 +35,8 @@ def render_results(results: Results) -> str:
         return "\n".join(["No dataset × split has been finished by every entry yet.", *overview.caveats])
     rows = [_row(str(entry), row) for entry, row in overview.board.iterrows()]
     headers = ["entry", *(f"{name}\n{kind}" for name in ("RMSE", "LL", "CRPS") for kind in ("rank", "of means"))]
-    text = tabulate(rows, [*headers, "failed", "train\nseconds"], tablefmt="simple", disable_numparse=True,
-                    colalign=("left", *["right"] * 8))  # fmt: skip
+    text = tabulate(rows, [*headers, "failed", "train\nseconds", "predict s\n1000 rows"], tablefmt="simple", disable_numparse=True,
+                    colalign=("left", *["right"] * 9))  # fmt: skip
     explanation = (
         f"rank: mean over {count(len(blocks.values), 'dataset × split block')} of "
         f"{count(len(blocks.datasets), 'data set')}; "
@@ -45,7 +50,9 @@ def _row(entry: str, row: pd.Series) -> list[str]:
     name = shorten(entry) + (" *" if row["note"] else "") + (" !" if row["doubtful"] else "")
     failed = f"{row['failed']}/{row['cells']}" if row["failed"] else "-"
     seconds = "-" if np.isnan(row["train_seconds"]) else f"{row['train_seconds']:.3g}"
-    return [name, *("-" if np.isnan(rank) else f"{rank:.2f}" for rank in ranks), failed, seconds]
+    rate = row["predict_seconds_per_1000_rows"]
+    predict = "-" if np.isnan(rate) else f"{rate:.2g}"
+    return [name, *("-" if np.isnan(rank) else f"{rank:.2f}" for rank in ranks), failed, seconds, predict]
 
 
 def _marks(overview: Overview) -> list[str]:
@@ -54,6 +61,11 @@ def _marks(overview: Overview) -> list[str]:
     lines += [
         f"! {entry}: {row['doubtful']} of {row['cells']} cells failed the method's own diagnostics (R-hat, ESS)."
         for entry, row in doubtful.iterrows()
+    ]
+    lines += [
+        f"{entry}: {FLAGS.get(flag, flag)}."
+        for entry, flags in overview.board["flags"].items()
+        for flag in (flags if isinstance(flags, list) else ())
     ]
     return lines
 

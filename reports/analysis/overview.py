@@ -133,5 +133,14 @@ def costs(results: Results) -> pd.DataFrame:
     counts = marked.groupby("entry").sum()
     numbers = cells.loc[good, ["train_seconds", "cpu_seconds", "predict_seconds", "peak_memory_mb"]].astype(float)
     means = numbers.groupby(cells.loc[good, "entry"]).mean()
-    table: pd.DataFrame = counts.join(means)
+    table: pd.DataFrame = counts.join(means).join(prediction_costs(cells[good]))
     return table.assign(note=[results.notes.get(entry, "") for entry in table.index])
+
+
+def prediction_costs(cells: pd.DataFrame) -> pd.DataFrame:
+    """Per entry: CPU seconds to predict 1,000 rows, and the flags that any of its cells carries."""
+    grouped = cells.groupby("entry")
+    sums = grouped[["predict_cpu_seconds", "predict_rows"]].agg(lambda column: column.astype(float).sum(min_count=1))
+    flags = grouped["flags"].agg(lambda texts: sorted({flag for text in texts for flag in text.split(",") if flag}))
+    rate = 1000.0 * sums["predict_cpu_seconds"] / sums["predict_rows"].where(sums["predict_rows"] > 0)
+    return pd.DataFrame({"predict_seconds_per_1000_rows": rate, "flags": flags})

@@ -139,7 +139,7 @@ def _write_cell(
     traceback = None if status == "ok" else f"Traceback:\n  {recipe.message}"
     store.finish_cell(cell, Finished(status, message, traceback, {
         "setup_seconds": 0.1, "train_seconds": seconds, "wall_seconds": seconds * 1.02, "cpu_seconds": seconds,
-        "predict_seconds": 0.2, "evaluate_seconds": 0.3, "total_seconds": seconds + 1.0,
+        "predict_seconds": 0.2, "predict_cpu_seconds": 0.2, "predict_rows": 4000, "evaluate_seconds": 0.3, "total_seconds": seconds + 1.0,
         "peak_memory_mb": 210.0 + 10 * len(entry), "contended": 0,
     }))  # fmt: skip
 

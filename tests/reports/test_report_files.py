@@ -19,6 +19,7 @@ import pytest
 from fsibench.cli import compare as compare_command
 from fsibench.cli import report as report_command
 from fsibench.errors import UsageError
+from fsibench.harness.store import Store
 from fsibench.reports import compare, figures, looks, markdown, numbers, site, tables, terminal
 from fsibench.reports.analysis import anytime, calibration, results, statistics
 from fsibench.reports.analysis.overview import Overview
@@ -207,6 +208,16 @@ def test_thirty_entries_look_different() -> None:
 
 
 # Terminal ------------------------------------------------------------------------------------------------------
+
+
+def test_the_terminal_view_shows_the_cost_of_predictions_and_names_doubtful_clocks(make_store: MakeStore) -> None:
+    path = make_store()
+    with Store.create(path) as store:
+        store._connection.execute("UPDATE cells SET flags = 'works_while_paused' WHERE entry = 'bbb'")
+    text = terminal.render(path)
+    assert "predict s" in text
+    assert "0.05" in text  # 0.2 s for 4,000 rows
+    assert "bbb: threads or child processes worked while the clock stood still" in text
 
 
 def test_the_terminal_view_ranks_and_warns(full_store: Path) -> None:
