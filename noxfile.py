@@ -93,6 +93,8 @@ def chaos(session: nox.Session) -> None:
 
 @nox.session
 def oracle(session: nox.Session) -> None:
-    """HMC against an independent sampler, NUTS of blackjax: a large install, so a session of its own."""
-    install(session, "-e", ".", "blackjax", "jax", groups=("test",))
+    """HMC against blackjax, Laplace against laplace-torch: large installs, so a session of its own."""
+    install(session, "-e", ".", "blackjax", "jax", "laplace-torch", groups=("test",))
+    # laplace-torch asks for torchvision, which does not load beside a CPU-sized torch; nothing here uses it
+    session.run("python", "-m", "pip", "uninstall", "--yes", "torchvision")
     session.run("pytest", "tests/oracle", *session.posargs, env=ONE_THREAD)

@@ -35,6 +35,7 @@ LIMITS: Mapping[str, float] = {
     "hmc[hidden_layers=2,num_leapfrog=1,step_size=0.005,start_steps=0]": 12.0,
     "ensemble": 3.0,  # ten members
     "dropout": 3.0,  # four rates
+    "laplace": 3.0,
 }
 
 WARM_UP_STEPS = 20
