@@ -9,7 +9,6 @@ stochastic evidence bound
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -58,9 +57,10 @@ class SVGP(Method):
 
 def load_gpytorch() -> Any:
     try:
-        return importlib.import_module("gpytorch")
+        import gpytorch
     except ImportError as error:
         raise UsageError("svgp needs gpytorch, which is not installed: pip install 'fsibench[gp]'") from error
+    return gpytorch
 
 
 class SparseProcess:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,10 @@ def add_parser(subparsers: Any) -> None:
 
 
 def compare(arguments: argparse.Namespace) -> int:
-    module = importlib.import_module("fsibench.reports.compare")
-    comparison = module.compare(arguments.before, arguments.after, chosen_conditions(arguments))
-    print(module.render(comparison))
+    from fsibench.reports import compare as comparing
+
+    comparison = comparing.compare(arguments.before, arguments.after, chosen_conditions(arguments))
+    print(comparing.render(comparison))
     if arguments.out is not None:
         try:
             comparison.rows.to_csv(arguments.out, index=False)

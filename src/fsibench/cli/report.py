@@ -6,7 +6,6 @@ Reports are plugins, so they are imported by name and only when asked for; `fsib
 from __future__ import annotations
 
 import argparse
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +47,14 @@ def chosen_conditions(arguments: argparse.Namespace) -> dict[str, str]:
 def report(arguments: argparse.Namespace) -> int:
     store, where = arguments.store, chosen_conditions(arguments)
     if arguments.terminal:
-        print(importlib.import_module("fsibench.reports.terminal").render(store, where))
+        from fsibench.reports import terminal
+
+        print(terminal.render(store, where))
         return 0
     formats = [] if arguments.figures == "none" else [part.strip() for part in arguments.figures.split(",")]
     out = arguments.out or store.parent / f"{store.stem}-report"
-    site = importlib.import_module("fsibench.reports.site")
+    from fsibench.reports import site
+
     try:
         index = site.build(store, out, where, formats)
     except OSError as error:

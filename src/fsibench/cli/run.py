@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 from pathlib import Path
@@ -72,7 +71,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if not finished:
         print("fsibench: stopped; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
-    terminal = importlib.import_module("fsibench.reports.terminal")
+    from fsibench.reports import terminal
+
     print(terminal.render(arguments.store))
     return FAILED if _any_failed(arguments.store, [cell.id for cell in cells]) else OK
 
