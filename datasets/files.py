@@ -1,92 +1,90 @@
 """A table of the user's own: `file:path.csv?target=y`.
 
-CSV (also gzipped) with a header line, or Parquet. Every column but the target is an input. Further words after the
-question mark, joined by `&`: `drop=NAME` (may be repeated) and `delimiter=;` (or `tab`).
+Text (.csv, .tsv, .txt, .data), .arff, .xlsx and .parquet; text and ARFF also as .gz, .bz2 or .zip. Every column but the
+target is an input. Words after the question mark: those of `fsibench.data.sources.own`, and
+
+    delimiter=;      or tab, or space; found out if it is not given
+    decimal=,        found out if it is not given
+    header=false     the file has no column names; they are c1, c2, ...
+    sheet=NAME       of a spreadsheet
+    member=NAME      of an archive with several files
+
+A path with characters that mean something else in a reference can be written with percent signs (`%3F`, `%2C`).
 """
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote
 
-from fsibench.data import Description, Table, TableDataset
-from fsibench.data.sources import cache, lookup
-from fsibench.data.sources.columns import inputs_and_target
-from fsibench.data.sources.reading import read_table
-from fsibench.data.sources.reference import query_words
+from fsibench.data.sources.own import OwnTable, parse, split_reference
+from fsibench.data.sources.reading import FORMATS, PACKINGS, format_of, read_table
 from fsibench.errors import DataError, UsageError
 
 PREFIX = "file:"
-ENDINGS = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".pq")
+_DELIMITERS = {"tab": "\t", "space": ""}
 
 
 @dataclass(frozen=True)
-class FileTable(TableDataset):
+class FileTable(OwnTable):
     path: str = ""
-    target: str = ""
-    drop: tuple[str, ...] = ()
-    delimiter: str = ","
+    delimiter: str | None = None
+    decimal: Literal[".", ","] | None = None
+    header: bool = True
+    sheet: str = ""
+    member: str = ""
+    categories: Literal["onehot", "ordinal", "refuse"] = field(default="refuse", kw_only=True)
 
-    def describe(self) -> Description:
-        record = cache.record_of(self._key)
-        known = record is not None and record["origin"] == self._origin
-        return Description(
-            name=self.name,
-            rows=record["rows"] if record is not None and known else 0,
-            inputs=len(record["columns"]) if record is not None and known else 0,
-            target=self.target,
-            source="your own file",
-            available=Path(self.path).is_file(),
-            note="" if known else "not read yet",
-        )
+    def place(self) -> tuple[Any, ...]:
+        return (str(Path(self.path).resolve()), self.delimiter, self.decimal, self.header, self.sheet, self.member)
 
-    def fingerprint(self) -> str:
-        self.table()
-        record = cache.record_of(self._key)
-        assert record is not None, "the table was just read"
-        return str(record["sha256"])
-
-    def table(self) -> Table:
-        if not Path(self.path).is_file():
-            raise DataError(f"there is no file {self.path}; write file:PATH?target=NAME.")
-        return lookup.converted(self._key, self._origin, self._convert)
-
-    def verify(self) -> list[tuple[str, str]]:
-        return lookup.verify_cached(self._key)
-
-    def location(self) -> str | None:
-        return self.path if Path(self.path).is_file() else None
-
-    def _convert(self, staging: Path) -> None:
-        with read_table(Path(self.path), delimiter=self.delimiter) as raw:
-            columns, blocks = inputs_and_target(raw, self.target, self.drop, self.path)
-            cache.write_table(staging, columns, self.target, blocks, self._origin)
-
-    @property
-    def _key(self) -> str:
-        words = (str(Path(self.path).resolve()), self.target, self.drop, self.delimiter)
-        return f"file-{hashlib.sha256(repr(words).encode()).hexdigest()[:24]}"
-
-    @property
-    def _origin(self) -> str:
+    def origin(self) -> str:
         """Another size or time of change makes another origin: an edited file is read again."""
-        if not Path(self.path).exists():
+        if not Path(self.path).is_file():
             return self.path
         status = Path(self.path).stat()
         return f"{self.path} ({status.st_size} bytes, {status.st_mtime_ns} ns)"
 
+    def convert(self, staging: Path) -> None:
+        if not Path(self.path).is_file():
+            raise DataError(f"there is no file {self.path}; write file:PATH?target=NAME.")
+        layout = self.layout(
+            delimiter=self.delimiter,
+            decimal=self.decimal,
+            header=self.header,
+            sheet=self.sheet,
+            members=(self.member,) if self.member else (),
+        )
+        with read_table(Path(self.path), layout) as raw:
+            self.write(staging, raw, self.target, self.origin())
+
+    def location(self) -> str | None:
+        return self.path if Path(self.path).is_file() else None
+
 
 def resolve(reference: str) -> FileTable:
     """`file:path.csv?target=y&drop=id` as a data set; the file is not opened yet."""
-    path, _, query = reference.removeprefix(PREFIX).partition("?")
-    words = query_words(query, reference, {"target", "drop", "delimiter"})
-    if not path.lower().endswith(ENDINGS):
-        raise UsageError(f"cannot tell the format of {path!r}; its name should end in {', '.join(ENDINGS)}.")
-    if len(words["target"]) != 1:
-        raise UsageError(f"{reference!r} must name one target column: {PREFIX}{path}?target=NAME.")
-    usual = "\t" if path.lower().endswith(".tsv") else ","
-    delimiter = (words["delimiter"] or [usual])[-1].replace("tab", "\t")
-    if len(delimiter) != 1:
-        raise UsageError(f"the delimiter in {reference!r} must be one character or the word tab.")
-    return FileTable(reference, str(Path(path).expanduser()), words["target"][0], tuple(words["drop"]), delimiter)
+    text, query = split_reference(reference, PREFIX)
+    path = Path(text).expanduser()
+    if not path.exists():
+        path = Path(unquote(text)).expanduser()
+    extra = {word: word for word in ("delimiter", "decimal", "header", "sheet", "member")}
+    table = parse(query, reference, FileTable, extra, path=str(path))
+    kind, packing = format_of(path.name)
+    if not kind and packing != ".zip":
+        endings = f"{', '.join(FORMATS)}, also with {', '.join(PACKINGS)}"
+        raise UsageError(f"cannot tell the format of {str(path)!r}; its name should end in {endings}.")
+    if not table.target:
+        raise UsageError(f"{reference!r} must name one target column: {PREFIX}{text}?target=NAME.")
+    return _with_delimiter(table, reference, kind)
+
+
+def _with_delimiter(table: FileTable, reference: str, kind: str) -> FileTable:
+    given = table.delimiter if table.delimiter is not None else ("\t" if kind == ".tsv" else None)
+    delimiter = _DELIMITERS.get(given, given) if given is not None else None
+    if delimiter is not None and len(delimiter) > 1:
+        raise UsageError(f"the delimiter in {reference!r} must be one character or the word tab or space.")
+    return dataclasses.replace(table, delimiter=delimiter)

@@ -1,7 +1,9 @@
 """Any table on OpenML by its id: `openml:44959`, or `openml:44960?target=heating_load&drop=cooling_load`.
 
 The id pins the version. A table that was never seen before cannot be verified; the hash of what arrived becomes part
-of every result instead. Offline, `openml-44959.csv.gz` or `.parquet` in the mirror folder serves as well.
+of every result instead. The provider says which columns are nominal and which values are missing: unless the words of
+`fsibench.data.sources.own` say otherwise, nominal columns are one-hot encoded and missing values imputed. Offline,
+`openml-44959.csv.gz` or `.parquet` in the mirror folder serves as well; a file has no default target, so name one.
 """
 
 from __future__ import annotations
@@ -9,12 +11,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
-from fsibench.data import Description, Table, TableDataset
 from fsibench.data.sources import cache, lookup
-from fsibench.data.sources.columns import inputs_and_target
+from fsibench.data.sources.own import OwnTable, parse, split_reference
 from fsibench.data.sources.reading import read_table
-from fsibench.data.sources.reference import query_words
 from fsibench.errors import DataError, Unreachable, UsageError
 
 PREFIX = "openml:"
@@ -23,40 +24,20 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class OpenMLTable(TableDataset):
+class OpenMLTable(OwnTable):
     id: int = 0
-    target: str = ""
-    drop: tuple[str, ...] = ()
+    missing: Literal["refuse", "impute"] = "impute"
 
-    def describe(self) -> Description:
-        record = cache.record_of(self._key)
-        return Description(
-            name=self.name,
-            rows=record["rows"] if record else 0,
-            inputs=len(record["columns"]) if record else 0,
-            target=record["target"] if record else self.target,
-            source="cache (OpenML)" if record else f"OpenML {self.id}",
-            available=record is not None,
-            note="" if record else "not fetched yet",
-        )
+    def place(self) -> tuple[Any, ...]:
+        return (self.id,)
 
-    def fingerprint(self) -> str:
-        self.table()
-        record = cache.record_of(self._key)
-        assert record is not None, "the table was just fetched"
-        return str(record["sha256"])
+    def origin(self) -> str:
+        file = lookup.mirror_file(f"openml-{self.id}")
+        if file is None:
+            return f"OpenML {self.id}"
+        return f"mirror, {file.name} ({file.stat().st_size} bytes, {file.stat().st_mtime_ns} ns)"
 
-    def table(self) -> Table:
-        return lookup.converted(self._key, f"OpenML {self.id}", self._fetch)
-
-    def verify(self) -> list[tuple[str, str]]:
-        return lookup.verify_cached(self._key)
-
-    def location(self) -> str | None:
-        place = cache.table_folder(self._key)
-        return str(place) if place.exists() else None
-
-    def _fetch(self, staging: Path) -> None:
+    def convert(self, staging: Path) -> None:
         file = lookup.mirror_file(f"openml-{self.id}")
         if file is not None:
             self._from_mirror(file, staging)
@@ -76,30 +57,22 @@ class OpenMLTable(TableDataset):
     def _from_openml(self, staging: Path, *, arff: bool) -> None:
         from fsibench.data.sources import openml_client
 
-        origin = f"OpenML {self.id}"
-        with cache.workplace(self._key) as place:
-            raw, target = openml_client.fetch(self.id, self.target, self.drop, place, arff=arff)
-            columns, blocks = inputs_and_target(raw, target, (), origin)
-            cache.write_table(staging, columns, target, blocks, origin)
+        with cache.workplace(self.key) as place:
+            raw, target = openml_client.fetch(
+                self.id, self.target, place, arff=arff, layout=self.layout(), numeric=self.numbers
+            )
+            self.write(staging, raw, target, self.origin())
 
     def _from_mirror(self, file: Path, staging: Path) -> None:
-        with read_table(file) as raw:
-            target = self.target or raw.names[-1]
-            columns, blocks = inputs_and_target(raw, target, self.drop, str(file))
-            cache.write_table(staging, columns, target, blocks, f"OpenML {self.id}")
-
-    @property
-    def _key(self) -> str:
-        words = [f"openml-{self.id}", *filter(None, (self.target, *self.drop))]
-        return "-".join("".join(c if c.isalnum() else "_" for c in word) for word in words)
+        if not self.target:
+            raise DataError(f"{file} does not say which column is the target; write openml:{self.id}?target=NAME.")
+        with read_table(file, self.layout(delimiter=None, decimal=None)) as raw:
+            self.write(staging, raw, self.target, self.origin())
 
 
 def resolve(reference: str) -> OpenMLTable:
     """`openml:44959` as a data set; nothing is fetched yet."""
-    number, _, query = reference.removeprefix(PREFIX).partition("?")
-    words = query_words(query, reference, {"target", "drop"})
-    if not number.isdecimal() or int(number) < 1:
+    number, query = split_reference(reference, PREFIX)
+    if not number.isdecimal() or not 0 < int(number) < 1 << 31:
         raise UsageError(f"{reference!r} should be an OpenML id, for example openml:44959.")
-    if len(words["target"]) > 1:
-        raise UsageError(f"{reference!r} names more than one target.")
-    return OpenMLTable(reference, int(number), "".join(words["target"]), tuple(words["drop"]))
+    return parse(query, reference, OpenMLTable, {}, id=int(number))

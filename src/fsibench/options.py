@@ -21,9 +21,17 @@ _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 
 def split_list(text: str) -> list[str]:
-    """`a,b[x=1,y=2],c` -> three entries: commas inside brackets belong to the entry."""
-    parts = re.split(r",(?![^\[]*\])", text)
-    return [part.strip() for part in parts if part.strip()]
+    """`a,b[x=1,y=2],c` -> three entries: commas inside brackets belong to the entry.
+
+    So do commas in the path of a `file:` reference, which goes on until it has named its target.
+    """
+    parts: list[str] = []
+    for part in re.split(r",(?![^\[]*\])", text):
+        if parts and parts[-1].startswith("file:") and not re.search(r"[?&]target=", parts[-1]):
+            parts[-1] += f",{part}"
+        elif part.strip():
+            parts.append(part.strip())
+    return parts
 
 
 def parse_entry(text: str) -> tuple[str, dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import subprocess
@@ -17,9 +18,10 @@ import torch
 
 from fsibench import registry
 from fsibench.contract import Data
-from fsibench.data import TableDataset, arrays, prepare, standardise
+from fsibench.data import Table, TableDataset, arrays, prepare, standardise
+from fsibench.data.sources import lookup
 from fsibench.data.sources import memory_maps as prepared_rows
-from fsibench.data.sources.passport import passports
+from fsibench.data.sources.passport import beginning, passports
 from fsibench.datasets.tables import DATA
 from fsibench.errors import UsageError
 
@@ -102,14 +104,24 @@ def year_archive() -> bytes:
     return buffer.getvalue()
 
 
+def official_splits() -> tuple[int, int]:
+    return registry.dataset("year[official_split=true]").num_splits("large"), registry.dataset("year").num_splits("large")
+
+
 @pytest.mark.slow
 def test_year_arrives_from_the_archive_in_its_exact_shape(loopback: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openml", None)  # so that the archive is asked
     loopback.serve("/ml/machine-learning-databases/00203/YearPredictionMSD.txt.zip", year_archive())
     dataset = registry.dataset("year")
     assert isinstance(dataset, TableDataset)
+    year = passports(DATA)["year"]
+    first = np.random.default_rng(0).integers(-99, 99, (2000, 90))[:5] / 10
+    begins = beginning(Table(first, np.arange(1922.0, 1927.0), year.columns, year.target))
+    monkeypatch.setitem(passports(DATA), "year", dataclasses.replace(year, begins=begins))
     table = dataset.table()
+    assert [verdict for _, verdict in dataset.verify()] == [lookup.UNVERIFIED]
     assert table.x.shape == (515_345, 90)
+    assert official_splits() == (1, 20)
     assert table.y[:3].tolist() == [1922, 1923, 1924]
     train, test = dataset.split_rows(table, "large", 0)
     assert (len(train), len(test)) == (505_345, 10_000)

@@ -229,29 +229,77 @@ def test_small_whole_numbers_do_not_wrap_round(loopback: Any, numbers: Any) -> N
     assert table.x[1, 1] - table.x[0, 1] == -247
 
 
-def test_labels_are_numbered_in_the_providers_order(
-    loopback: Any, numbers: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def nominal(numbers: Any, labels: list[str], name: str = "size") -> Any:
     import pandas
 
     frame = numbers[["theta1", "y"]].copy()
-    frame["size"] = pandas.Categorical(["small", "large"] * 30, categories=["small", "large"])
-    loopback.offer(8, frame, "y", parquet=b"")
-    with caplog.at_level(logging.INFO, "fsibench.data.sources"):
-        assert load("openml:8").x[:2, 1].tolist() == [0.0, 1.0]
-    assert "labels small, large are numbered" in caplog.text
+    frame[name] = pandas.Categorical([labels[row % len(labels)] for row in range(len(frame))], categories=labels)
+    return frame
 
 
-def test_missing_values_and_text_are_refused(loopback: Any, numbers: Any, cache_folder: Path) -> None:
+@pytest.mark.parametrize("options", [{}, {"parquet": b""}], ids=["parquet", "arff"])
+def test_labels_are_numbered_by_the_alphabet_wherever_they_come_from(
+    loopback: Any, numbers: Any, options: dict[str, Any]
+) -> None:
+    loopback.offer(8, nominal(numbers, ["small", "large", "medium"]), "y", **options)
+    table = load("openml:8")
+    assert table.levels == {"size": ("large", "medium", "small")}
+    assert table.x[:3, 1].tolist() == [2.0, 0.0, 1.0]
+    split = registry.dataset("openml:8").split("paper", 0)
+    assert split.train_x.shape[1] == 1 + 3
+    assert set(split.test_x[:, 1:].sum(1)) == {1.0}
+    assert registry.dataset("openml:8?categories=ordinal").split("paper", 0).train_x.shape[1] == 2
+    assert registry.dataset("openml:8?categories=ordinal").fingerprint() != registry.dataset("openml:8").fingerprint()
+
+
+def test_labels_can_be_refused(loopback: Any, numbers: Any) -> None:
+    loopback.offer(8, nominal(numbers, ["small", "large"]), "y")
+    with pytest.raises(DataError, match=r"column 'size': labels .* are not numbers"):
+        load("openml:8?categories=refuse")
+
+
+@pytest.mark.parametrize("options", [{}, {"parquet": b""}], ids=["parquet", "arff"])
+def test_a_label_with_an_underscore_is_not_a_number(loopback: Any, numbers: Any, options: dict[str, Any]) -> None:
+    loopback.offer(8, nominal(numbers, ["1_0", "2_0"]), "y", **options)
+    assert load("openml:8").levels == {"size": ("1_0", "2_0")}
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], ["1", "2", "3"]])
+@pytest.mark.parametrize("options", [{}, {"parquet": b""}], ids=["parquet", "arff"])
+def test_classes_are_not_regressed(loopback: Any, numbers: Any, labels: list[str], options: dict[str, Any]) -> None:
+    loopback.offer(8, nominal(numbers, labels, "class"), "class", **options)
+    with pytest.raises(DataError, match="the target 'class' is nominal"):
+        load("openml:8")
+    if labels[0] == "1":
+        assert load("openml:8?number=class").y[:3].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_missing_values_are_imputed_or_refused(loopback: Any, numbers: Any, cache_folder: Path) -> None:
     holes = numbers.copy()
     holes.loc[4, "theta3"] = np.nan
     loopback.offer(9, holes, "y", arff="@RELATION none\n@DATA\n")
+    assert np.isnan(load("openml:9").x[4, 2])
+    split = registry.dataset("openml:9").split("paper", 0)
+    assert np.isfinite(split.train_x).all()
+    assert np.isfinite(split.test_x).all()
     with pytest.raises(DataError, match="OpenML 9"):
-        load("openml:9")
-    words = numbers.assign(word="some text")
-    loopback.offer(10, words, "y", arff="@RELATION none\n@DATA\n")
-    with pytest.raises(DataError, match="OpenML 10"):
-        load("openml:10")
+        load("openml:9?missing=refuse")
+
+
+def test_references_that_differ_do_not_share_a_table(loopback: Any, numbers: Any) -> None:
+    frame = numbers.rename(columns={"theta1": "a", "theta2": "b", "theta3": "x 1", "theta4": "x.1"})
+    loopback.offer(5, frame, "y")
+    assert load("openml:5?target=a&drop=b").target == "a"
+    assert load("openml:5?drop=a&drop=b").target == "y"
+    assert load("openml:5?target=x 1").target == "x 1"
+    assert load("openml:5?target=x.1").target == "x.1"
+
+
+def test_a_misspelt_drop_is_refused(loopback: Any, numbers: Any, cache_folder: Path) -> None:
+    """In energy it would leave the second target among the inputs."""
+    loopback.offer(44960, numbers.assign(cooling_load=numbers["y"] * 2), "y")
+    with pytest.raises(DataError, match="has no column 'coolingload'"):
+        load("openml:44960?drop=coolingload")
     assert cached(cache_folder) == []
 
 
@@ -270,8 +318,14 @@ def test_the_mirror_folder_serves_ids_too(
 ) -> None:
     monkeypatch.setenv("FSIBENCH_MIRROR", str(tmp_path))
     numbers.to_csv(tmp_path / "openml-12.csv.gz", index=False)
-    assert np.allclose(values_of(load("openml:12")), numbers.to_numpy(), rtol=1e-15)
+    with pytest.raises(DataError, match=r"does not say which column is the target; write openml:12\?target=NAME"):
+        load("openml:12")
+    assert np.allclose(values_of(load("openml:12?target=y")), numbers.to_numpy(), rtol=1e-15)
     assert loopback.log == []
+    assert registry.dataset("openml:12?target=y").describe().source.startswith("cache (mirror, openml-12.csv.gz")
+    monkeypatch.delenv("FSIBENCH_MIRROR")
+    loopback.offer(12, numbers * 2, "y")
+    assert np.allclose(values_of(load("openml:12?target=y")), 2 * numbers.to_numpy()), "the mirror's is another table"
 
 
 @pytest.mark.parametrize("reference", ["openml:", "openml:kin8nm", "openml:0", "openml:1?goal=y", "openml:-3"])

@@ -8,6 +8,7 @@ import hashlib
 import io
 import logging
 import socket
+import urllib.request
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -154,7 +155,7 @@ def test_lasting_trouble_is_given_up_and_nothing_is_cached(
     loopback: Any, trouble: str, cache_folder: Path, pauses: list[float]
 ) -> None:
     loopback.files["/ml/data.txt"] = FLEETING[trouble]
-    with pytest.raises(DataError, match=r"4 attempts.*put archived\.csv\.gz"):
+    with pytest.raises(DataError, match=r"download failed after all retries.*put archived\.csv\.gz"):
         lookup.load(passport(PLAIN))
     assert len(pauses) == 3
     assert cached(cache_folder) == []
@@ -234,6 +235,30 @@ def test_a_slow_server_is_waited_for_and_a_silent_one_is_not(
 def test_data_are_fetched_over_https_only(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="https only"):
         download.download("http://archive.example/data.txt", tmp_path / "file", limit=10)
+
+
+def test_a_redirect_that_leaves_https_is_refused(loopback: Any, tmp_path: Path, pauses: list[float]) -> None:
+    def redirect(place: str) -> Any:
+        return lambda handler: handler.send(302, b"", {"Location": place})
+
+    loopback.files["/away"] = redirect("http://archive.example/data.txt")
+    with pytest.raises(DataError, match="https only"):
+        download.download(f"{loopback.address}/away", tmp_path / "file", limit=10)
+    handler, request = download._Redirects(), urllib.request.Request("https://archive.example/data.txt")
+    with pytest.raises(DataError, match="away from https"):
+        handler.redirect_request(request, None, 302, "", {}, f"{loopback.address}/data.txt")
+    loopback.files["/near"] = redirect(f"{loopback.address}/data.txt")
+    loopback.serve("/data.txt", b"1 2 3")
+    download.download(f"{loopback.address}/near", tmp_path / "file", limit=10)
+    assert (tmp_path / "file").read_bytes() == b"1 2 3"
+    assert pauses == []
+
+
+@pytest.mark.parametrize("length", ["abc", "-5", "1e3", "9" * 30])
+def test_a_length_that_is_no_number_is_refused(loopback: Any, length: str, tmp_path: Path) -> None:
+    loopback.serve("/data.txt", b"1 2 3", headers={"Content-Length": length})
+    with pytest.raises(DataError, match="which is no number of bytes"):
+        download.download(f"{loopback.address}/data.txt", tmp_path / "file", limit=10)
 
 
 def test_offline_is_said_at_once(tmp_path: Path, pauses: list[float]) -> None:

@@ -159,8 +159,8 @@ def time_rows(times: Floats, scheme: str, index: int) -> tuple[Rows, Rows]:
 
 
 def fold_rows(folds: Floats, index: int) -> tuple[Rows, Rows]:
-    """Split i tests on the rows of the i-th fold, in the order of the fold numbers, and trains on the others."""
-    values = np.unique(folds)
+    """Split i tests on the rows of the i-th fold, in the order of the fold numbers; rows without a fold always train."""
+    values = np.unique(folds[~np.isnan(folds)])
     require_split(index, len(values))
     chosen = folds == values[index]
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)

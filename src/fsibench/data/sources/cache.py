@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from fsibench.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 
 
 def folder() -> Path:
@@ -118,20 +118,31 @@ def unwritable(error: OSError) -> DataError:
 
 
 def write_table(
-    staging: Path, columns: tuple[str, ...], target: str, blocks: Iterable[tuple[Floats, Floats]], origin: str
+    staging: Path,
+    columns: tuple[str, ...],
+    target: str,
+    blocks: Iterable[tuple[Floats, ...]],
+    origin: str,
+    levels: Mapping[str, tuple[str, ...]] | None = None,
+    keys: tuple[str, ...] = (),
 ) -> Table:
-    """Write blocks (x [n, D], y [n]) into a staging folder and give back the table, memory-mapped."""
+    """Write blocks (x [n, D], y [n], each key [n]) into a staging folder and give back the table, memory-mapped."""
     rows = 0
-    with (staging / "x.f64").open("wb") as x_file, (staging / "y.f64").open("wb") as y_file:
-        for x, y in blocks:
-            x_file.write(np.ascontiguousarray(x, dtype="<f8").tobytes())
-            y_file.write(np.ascontiguousarray(y, dtype="<f8").tobytes())
-            rows += len(y)
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context((staging / name).open("wb")) for name in ("x.f64", "y.f64", *_key_files(keys))]
+        for block in blocks:
+            for values, file in zip(block, files, strict=True):
+                file.write(np.ascontiguousarray(values, dtype="<f8").tobytes())
+            rows += len(block[1])
     if rows < 2:
         raise DataError(f"{origin} has {rows} rows; a data set needs at least 2.")
-    table = _mapped(staging, rows, columns, target)
+    table = _mapped(staging, {"rows": rows, "columns": columns, "target": target, "levels": levels or {}, "keys": keys})
     _write_record(staging, table, table.fingerprint(), origin)
     return table
+
+
+def _key_files(keys: Iterable[str]) -> list[str]:
+    return [f"{key}.f64" for key in keys]
 
 
 def read_table(name: str, sha256: str | None = None, *, thorough: bool = False) -> Table | None:
@@ -142,8 +153,11 @@ def read_table(name: str, sha256: str | None = None, *, thorough: bool = False) 
     place = table_folder(name)
     try:
         record = json.loads((place / "table.json").read_text(encoding="utf-8"))
-        table = _mapped(place, record["rows"], tuple(record["columns"]), record["target"])
-        intact = record["format"] == FORMAT and _intact(place, table, record, thorough)
+        if record["format"] != FORMAT:
+            logger.info("%s: the cached copy in %s was written by another version; it will be replaced", name, place)
+            return None
+        table = _mapped(place, record)
+        intact = _intact(place, table, record, thorough)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -167,18 +181,24 @@ def record_of(name: str) -> dict[str, Any] | None:
         return None
 
 
-def _mapped(place: Path, rows: int, columns: tuple[str, ...], target: str) -> Table:
+def _mapped(place: Path, record: Mapping[str, Any]) -> Table:
     """Copy-on-write maps: they can be handed to code that wants writable arrays, and the files stay as they are."""
-    shape = (rows, len(columns))
-    for file, size in (("x.f64", 8 * shape[0] * shape[1]), ("y.f64", 8 * rows)):
-        if (place / file).stat().st_size != size:
-            raise ValueError(f"{file} has {(place / file).stat().st_size} bytes instead of {size}")
-    x = np.memmap(place / "x.f64", dtype="<f8", mode="c", shape=shape)
-    return Table(x, np.memmap(place / "y.f64", dtype="<f8", mode="c", shape=(rows,)), columns, target)
+    rows, columns = record["rows"], tuple(record["columns"])
+    levels = {name: tuple(labels) for name, labels in record["levels"].items()}
+    keys = {key: _map(place / f"{key}.f64", (rows,)) for key in record["keys"]}
+    x, y = _map(place / "x.f64", (rows, len(columns))), _map(place / "y.f64", (rows,))
+    return Table(x, y, columns, record["target"], levels, keys)
+
+
+def _map(path: Path, shape: tuple[int, ...]) -> Floats:
+    size, found = 8 * int(np.prod(shape)), path.stat().st_size
+    if found != size:
+        raise ValueError(f"{path.name} has {found} bytes instead of {size}")
+    return np.memmap(path, dtype="<f8", mode="c", shape=shape)
 
 
 def _intact(place: Path, table: Table, record: dict[str, Any], thorough: bool) -> bool:
-    if not thorough and record["stamps"] == _stamps(place):
+    if not thorough and record["stamps"] == _stamps(place, table.keys):
         return True
     if table.fingerprint() != record["sha256"]:
         return False
@@ -187,8 +207,8 @@ def _intact(place: Path, table: Table, record: dict[str, Any], thorough: bool) -
     return True
 
 
-def _stamps(place: Path) -> dict[str, list[int]]:
-    status = {file: (place / file).stat() for file in ("x.f64", "y.f64")}
+def _stamps(place: Path, keys: Iterable[str]) -> dict[str, list[int]]:
+    status = {file: (place / file).stat() for file in ("x.f64", "y.f64", *_key_files(keys))}
     return {file: [found.st_size, found.st_mtime_ns] for file, found in status.items()}
 
 
@@ -198,9 +218,11 @@ def _write_record(place: Path, table: Table, sha256: str, origin: str) -> None:
         "rows": len(table),
         "columns": list(table.columns),
         "target": table.target,
+        "levels": table.levels,
+        "keys": list(table.keys),
         "sha256": sha256,
         "origin": origin,
-        "stamps": _stamps(place),
+        "stamps": _stamps(place, table.keys),
     }
     temporary = place / "table.json.new"
     temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

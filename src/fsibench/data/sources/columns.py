@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
 
 from fsibench.data import Floats
 from fsibench.data.sources.passport import Passport
-from fsibench.data.sources.reading import Raw
+from fsibench.data.sources.raw import Raw
 from fsibench.errors import DataError
 
+_UNNAMED = re.compile(r"Unnamed: \d+(_level_\d+)?")  # what pandas calls a column without a name
 
 def selected(raw: Raw, passport: Passport, origin: str) -> Iterator[tuple[Floats, Floats]]:
     """The passport's inputs and target by name, wherever they stand; other columns are refused."""
@@ -57,18 +62,66 @@ def renamed(raw: Raw, passport: Passport) -> Raw:
     return Raw(names, raw.blocks)
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """Input names, the labels of nominal ones, the names of split keys, and blocks of inputs, target and keys."""
+
+    columns: tuple[str, ...]
+    levels: Mapping[str, tuple[str, ...]]
+    keys: tuple[str, ...]
+    blocks: Iterator[tuple[Floats, ...]]
+
+
 def inputs_and_target(
-    raw: Raw, target: str, drop: tuple[str, ...], origin: str
-) -> tuple[tuple[str, ...], Iterator[tuple[Floats, Floats]]]:
-    """Input names, and blocks of inputs and target."""
-    for name in (target, *drop):
-        if name not in raw.names:
-            raise DataError(f"{origin} has no column {name!r}; it has {', '.join(raw.names[:30])}.")
-    columns = tuple(name for name in raw.names if name != target and name not in drop)
+    raw: Raw, target: str, drop: tuple[str, ...], origin: str, keys: Mapping[str, str] | None = None
+) -> Chosen:
+    """`keys`: `time`, `group` or `fold`, and the column that is it. Dropped columns and keys are no inputs."""
+    keys = keys or {}
+    require_columns((target, *drop, *keys.values()), raw.names, origin)
+    if target in raw.levels:
+        labels = ", ".join(raw.levels[target][:5])
+        raise DataError(f"{origin}: the target {target!r} has labels ({labels}), not numbers; this is no regression.")
+    columns = tuple(name for name in raw.names if name not in {target, *drop, *keys.values()})
     if not columns:
         raise DataError(f"{origin} has no input column beside the target {target!r}.")
-    order, last = [raw.names.index(name) for name in columns], raw.names.index(target)
-    return columns, ((block[:, order], block[:, last]) for block in raw.blocks)
+    _refuse_row_names(raw, columns, origin)
+    order = [raw.names.index(name) for name in columns]
+    others = [raw.names.index(name) for name in (target, *keys.values())]
+    blocks = (
+        (block[:, order], *(_known(block[:, place], raw.names[place], origin) for place in others[:1]),
+         *(block[:, place] for place in others[1:]))
+        for block in raw.blocks
+    )
+    levels = {name: raw.levels[name] for name in columns if name in raw.levels}
+    return Chosen(columns, levels, tuple(keys), blocks)
+
+
+def require_columns(wanted: tuple[str, ...], names: tuple[str, ...], origin: str) -> None:
+    for name in wanted:
+        if name not in names:
+            raise DataError(f"{origin} has no column {name!r}; it has {', '.join(map(repr, names[:30]))}.")
+
+
+def _refuse_row_names(raw: Raw, columns: tuple[str, ...], origin: str) -> None:
+    """Row numbers as an input give the target away wherever rows are sorted by it."""
+    for name in columns:
+        if not name or _UNNAMED.fullmatch(name):
+            raise DataError(
+                f"{origin} has a column without a name, as pandas writes its row names; save the table with "
+                f"index=False, or leave the column out with drop={name}."
+            )
+        if name in raw.index:
+            raise DataError(
+                f"{origin}: column {name!r} holds the row names of a data frame; save the table with index=False, "
+                f"leave the column out with drop={name}, or make it an ordinary column with reset_index()."
+            )
+
+
+def _known(target: Floats, name: str, origin: str) -> Floats:
+    if np.isnan(target).any():
+        row = int(np.flatnonzero(np.isnan(target))[0]) + 1
+        raise DataError(f"{origin}, row {row}: the target {name!r} is missing; remove the rows without a target.")
+    return target
 
 
 def shortened(names: tuple[str, ...]) -> str:

@@ -16,7 +16,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from fsibench.errors import DataError, Unreachable
 
@@ -47,7 +47,7 @@ def download(
             return _attempt(url, destination, sha256, limit)
         except _Again as error:
             if attempt == ATTEMPTS:
-                raise Unreachable(f"{url}: {error} ({ATTEMPTS} attempts)") from error
+                raise Unreachable(f"{url}: download failed after all retries; {error}") from error
             seconds = 2.0 ** (attempt - 1) * random.uniform(0.75, 1.25)  # so that two machines do not march in step
             logger.info("%s: %s; attempt %d follows in %.1f s", url, error, attempt + 1, seconds)
             pause(seconds)
@@ -59,12 +59,29 @@ def _require_https(url: str) -> None:
         raise DataError(f"{url} is refused: data are fetched over https only.")
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect that leaves https."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        _require_https(newurl)
+        if req.type == "https" and not newurl.lower().startswith("https:"):
+            raise DataError(f"{req.full_url} is refused: it leads to {newurl[:100]}, away from https.")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _length(text: str | None, url: str) -> int | None:
+    """The announced number of bytes, if there is one."""
+    if text is not None and not (text.strip().isdecimal() and len(text) < 20):
+        raise DataError(f"{url}: the server announces a length of {text[:40]!r}, which is no number of bytes.")
+    return int(text) if text is not None else None
+
+
 def _attempt(url: str, destination: Path, sha256: str, limit: int) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "fsibench", "Accept-Encoding": "identity"})
     try:
-        with urllib.request.urlopen(request, timeout=STALL_SECONDS) as reply, destination.open("wb") as file:
-            length = reply.headers.get("Content-Length")
-            digest = _copy(reply, file, url, int(length) if length else None, limit)
+        opener = urllib.request.build_opener(_Redirects)
+        with opener.open(request, timeout=STALL_SECONDS) as reply, destination.open("wb") as file:
+            digest = _copy(reply, file, url, _length(reply.headers.get("Content-Length"), url), limit)
     except urllib.error.HTTPError as error:
         error.close()  # the error is also the reply, with its connection
         if error.code in _TRANSIENT_STATUS:

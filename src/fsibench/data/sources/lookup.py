@@ -17,13 +17,16 @@ import numpy as np
 
 from fsibench.data import Table
 from fsibench.data.sources import cache
-from fsibench.data.sources.columns import at_most, renamed, selected, shortened, target_last
+from fsibench.data.sources.columns import at_most, renamed, require_columns, selected, shortened, target_last
 from fsibench.data.sources.passport import Passport, Source
-from fsibench.data.sources.reading import Raw, read_table
+from fsibench.data.sources.raw import Layout, Raw
+from fsibench.data.sources.reading import read_table
 from fsibench.errors import DataError, Unreachable
 
 logger = logging.getLogger(__name__)
 
+# What `verify` says of an intact copy of a table whose original is not known by a hash: no fault, and no proof.
+UNVERIFIED = "unverified (no hash of the original table is known)"
 MIRROR_ENDINGS = (".csv.gz", ".parquet", ".csv")
 
 
@@ -90,21 +93,23 @@ def _cached_record(passport: Passport) -> dict[str, Any] | None:
 
 def verify(passport: Passport, bundled: Path | None = None) -> list[tuple[str, str]]:
     """Every copy on this machine, every value checked: (where it is, what is wrong or nothing)."""
-    found = verify_cached(passport.name, passport.sha256)
+    found = verify_cached(passport.name, passport.sha256, passport)
     for file in (mirror_file(passport.name), bundled_file(passport, bundled)):
         if file is not None:
             found.append(_verdict(passport, file))
     return found
 
 
-def verify_cached(name: str, sha256: str | None = None) -> list[tuple[str, str]]:
+def verify_cached(name: str, sha256: str | None = None, passport: Passport | None = None) -> list[tuple[str, str]]:
     """The cached copy, if there is one; a damaged one is removed, so that the next use fetches it again."""
     place = cache.table_folder(name)
     if not place.exists():
         return []
     with cache.lock(name):
-        if cache.read_table(name, sha256, thorough=True) is not None:
-            return [(str(place), "")]
+        table = cache.read_table(name, sha256, thorough=True)
+        found = passport.differences(table) if table is not None and passport is not None else []
+        if table is not None and not found:
+            return [(str(place), "" if sha256 else UNVERIFIED)]
         cache.discard(place)
     return [(str(place), "damaged; removed from the cache, the next use fetches it again")]
 
@@ -118,7 +123,7 @@ def _verdict(passport: Passport, file: Path) -> tuple[str, str]:
         passport.check(table, str(file))
     except DataError as error:
         return str(file), str(error)
-    return str(file), ""
+    return str(file), "" if passport.sha256 else UNVERIFIED
 
 
 def converted(key: str, origin: str, make: Callable[[Path], object]) -> Table:
@@ -216,8 +221,10 @@ def _from_openml(passport: Passport, source: Source, arff: bool) -> Table:
 
     with cache.replacing(cache.table_folder(passport.name)) as staging:
         with cache.workplace(passport.name) as place:
-            raw, target = openml_client.fetch(source.id, source.target, source.drop, place, arff=arff)
-            raw = target_last(raw, raw.names.index(target), ())
+            raw, target = openml_client.fetch(source.id, source.target, place, arff=arff)
+            require_columns(source.drop, raw.names, source.describe())
+            unwanted = tuple(raw.names.index(name) for name in source.drop)
+            raw = target_last(raw, raw.names.index(target), unwanted)
             table = _kept(passport, renamed(raw, passport), staging, source.describe(), source.describe())
         _accept(passport, table, source.describe())
     return _moved(passport)
@@ -231,10 +238,10 @@ def _from_uci(passport: Passport, source: Source) -> Table:
         with cache.workplace(passport.name) as place:
             file = place / Path(source.path).name
             download(url, file, sha256=source.sha256, limit=_plausible_bytes(passport))
-            reading = read_table(
-                file, delimiter=source.delimiter, header=source.header, members=source.members, sheet=source.sheet
+            layout = Layout(
+                delimiter=source.delimiter, header=source.header, members=source.members, sheet=source.sheet
             )
-            with reading as raw:
+            with read_table(file, layout) as raw:
                 ordered = target_last(raw, source.target_column, source.drop_columns)
                 table = _kept(passport, renamed(ordered, passport), staging, source.describe(), url)
         _accept(passport, table, url)
@@ -248,8 +255,8 @@ def _kept(passport: Passport, raw: Raw, staging: Path, origin: str, described: s
 
 def _accept(passport: Passport, table: Table, origin: str) -> None:
     passport.check(table, origin)
-    if doubt := passport.doubts(table):
-        logger.warning("%s: %s is taken, but %s", passport.name, origin, doubt)
+    if passport.sha256 is None:
+        logger.warning("%s: %s is taken, but its values are %s", passport.name, origin, UNVERIFIED)
 
 
 def _moved(passport: Passport) -> Table:

@@ -13,26 +13,34 @@ import socket
 import sys
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fsibench.data import BLOCK_ROWS, Floats
 from fsibench.data.sources.download import STALL_SECONDS
-from fsibench.data.sources.reading import Raw, require_finite, require_unique
+from fsibench.data.sources.frames import from_frame
+from fsibench.data.sources.raw import Layout, Raw, require_unique
 from fsibench.errors import DataError, Unreachable
 
 logger = logging.getLogger(__name__)
 
 PROBE_SECONDS = 5.0
+LABELS_ARE_NUMBERS = Layout()
 
 
-def fetch(identity: int, target: str, drop: tuple[str, ...], workplace: Path, *, arff: bool) -> tuple[Raw, str]:
+def fetch(
+    identity: int,
+    target: str,
+    workplace: Path,
+    *,
+    arff: bool,
+    layout: Layout = LABELS_ARE_NUMBERS,
+    numeric: tuple[str, ...] | None = None,
+) -> tuple[Raw, str]:
     """The table under an id and the name of its target. Without a target the provider's own is taken.
 
-    Columns that the provider marks as row names or to be ignored, and targets other than the chosen one, are left out.
+    Columns that the provider marks as row names or to be ignored, and its targets other than the chosen one, are left
+    out. A nominal target is refused unless `numeric` names it (None: allowed, since a passport vouches for it).
     """
     origin = f"OpenML {identity}"
     client = _client()
@@ -48,9 +56,21 @@ def fetch(identity: int, target: str, drop: tuple[str, ...], workplace: Path, *,
     names = require_unique(tuple(map(str, frame.columns)), origin)
     targets = [name.strip() for name in (dataset.default_target_attribute or "").split(",") if name.strip()]
     chosen = _chosen_target(target, targets, names, identity)
-    unwanted = {*drop, *targets, *(dataset.ignore_attribute or ())} - {chosen}
-    kept = tuple(name for name in names if name not in unwanted)
-    return Raw(kept, _blocks(frame, kept, origin)), chosen
+    if numeric is not None and chosen not in numeric:
+        _refuse_classes(frame[chosen], chosen, identity)
+    unwanted = {*targets, *(dataset.ignore_attribute or ())} - {chosen}
+    return from_frame(frame[[name for name in names if name not in unwanted]], layout, origin), chosen
+
+
+def _refuse_classes(column: Any, name: str, identity: int) -> None:
+    import pandas
+
+    if isinstance(column.dtype, pandas.CategoricalDtype) or pandas.api.types.is_bool_dtype(column.dtype):
+        labels = ", ".join(map(str, column.unique()[:5]))
+        raise DataError(
+            f"OpenML {identity}: the target {name!r} is nominal ({labels}); if its labels are quantities, write "
+            f"number={name}"
+        )
 
 
 def _client() -> Any:
@@ -126,33 +146,3 @@ def _chosen_target(target: str, targets: list[str], names: tuple[str, ...], iden
     if chosen not in names:
         raise DataError(f"OpenML {identity} has no column {chosen!r}; it has {', '.join(names)}")
     return chosen
-
-
-def _blocks(frame: Any, names: tuple[str, ...], origin: str) -> Iterator[Floats]:
-    """float64 at once: small whole numbers arrive as uint8, where a difference would wrap round."""
-    readers = [_reader(frame[name], name, origin) for name in names]
-    for start in range(0, len(frame), BLOCK_ROWS):
-        part = frame.iloc[start : start + BLOCK_ROWS]
-        block = np.stack([read(part[name]) for name, read in zip(names, readers, strict=True)], axis=1)
-        yield require_finite(block, names, start, origin)
-
-
-def _reader(column: Any, name: str, origin: str) -> Callable[[Any], Floats]:
-    """How to turn a part of this column into float64 numbers, missing values into nan."""
-    import pandas
-
-    if isinstance(column.dtype, pandas.CategoricalDtype):
-        codes = np.append(_category_numbers(list(column.cat.categories), name, origin), np.nan)
-        return lambda part: codes[part.cat.codes.to_numpy()]  # code -1, a missing value, meets the nan
-    if not (pandas.api.types.is_numeric_dtype(column.dtype) or pandas.api.types.is_bool_dtype(column.dtype)):
-        raise DataError(f"{origin}, column {name!r}: {column.dtype} values are not numbers")
-    return lambda part: part.to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def _category_numbers(labels: list[Any], name: str, origin: str) -> Floats:
-    """Numeric labels become their numbers; other labels their place in the provider's list, and that is said."""
-    try:
-        return np.array([float(label) for label in labels])
-    except (TypeError, ValueError):
-        logger.info("%s, column %r: labels %s are numbered 0, 1, ...", origin, name, ", ".join(map(str, labels[:10])))
-        return np.arange(len(labels), dtype=np.float64)
