@@ -36,6 +36,8 @@ LIMITS: Mapping[str, float] = {
     "ensemble": 3.0,  # ten members
     "dropout": 3.0,  # four rates
     "laplace": 3.0,
+    "tfsvi": 8.0,
+    "gfsvi": 8.0,
 }
 
 WARM_UP_STEPS = 20

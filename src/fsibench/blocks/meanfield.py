@@ -1,0 +1,77 @@
+"""Independent Gaussian weights of a tanh network with one output, seen through its linearisation at their means.
+
+    q(w) = N(μ, diag s²)   ->   q(f) ≈ N( f(·; μ), J diag(s²) Jᵀ ),   J = ∂f/∂w at μ
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fsibench.blocks.batched import batched_network, split_layers, starting_parameters
+from fsibench.blocks.gaussian import factor, gaussian_kl
+from fsibench.blocks.jacobians import Linearisation, linearise
+from fsibench.blocks.linalg import gram
+from fsibench.blocks.networks import weight_shapes
+from fsibench.blocks.training import leaf
+
+CHUNK_ROWS = 500
+
+
+class MeanFieldWeights:
+    """q(w): trainable means μ [P] and log scales log s [P]."""
+
+    def __init__(
+        self, widths: Sequence[int], initial_log_scale: float, generator: torch.Generator, dtype: torch.dtype
+    ) -> None:
+        self.widths = tuple(widths)
+        start = starting_parameters(1, widths, "tanh", 0.1, generator, dtype)[0]
+        self.means = leaf(start)
+        self.log_scales = leaf(unit_log_scales(widths).to(start) + initial_log_scale)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [self.means, self.log_scales]
+
+    def linearise(self, x: Tensor) -> Linearisation:
+        return linearise(x, self.means, self.widths)
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f(x; μ) [N] and Φ = J diag(s) [N, P], with covariance ΦΦᵀ, in the precision of x."""
+        linearisation = linearise(x, self.means.to(x.dtype), self.widths)
+        return linearisation.value, linearisation.jacobian() * self.log_scales.to(x.dtype).exp()
+
+    def draw_weights(self, num_draws: int, generator: torch.Generator) -> Tensor:
+        shape = (num_draws, self.means.numel())
+        eps = torch.randn(shape, generator=generator, dtype=self.means.dtype, device=self.means.device)
+        return torch.addcmul(self.means, self.log_scales.exp(), eps)  # [S, P]
+
+    def networks(self, x: Tensor, weights: Tensor) -> Tensor:
+        """The networks themselves, not linearised: [S, N]."""
+        parts = [batched_network(rows, weights, self.widths, "tanh")[..., 0] for rows in x.split(CHUNK_ROWS)]
+        return torch.cat(parts, 1)
+
+
+def unit_log_scales(widths: Sequence[int]) -> Tensor:
+    """log 1/√fan_in of each weight and 0 of each bias, [P]: with such scales layers keep the scale of their inputs."""
+    scales = torch.zeros(sum((fan_in + 1) * fan_out for fan_in, fan_out in weight_shapes(widths)))
+    for (weight, _), (fan_in, _) in zip(split_layers(scales, widths), weight_shapes(widths), strict=True):
+        weight.fill_(-0.5 * math.log(fan_in))
+    return scales
+
+
+def regularised_kl(mean_q: Tensor, root_q: Tensor, mean_p: Tensor, covariance_p: Tensor, nugget: float) -> Tensor:
+    """KL[ N(m_q, ΦΦᵀ + g I) ‖ N(m_p, K + g I) ] in float64, for m [C], Φ [C, P] and K [C, C]."""
+    nuggets = nugget * torch.eye(len(mean_q), dtype=torch.float64, device=mean_q.device)
+    L_q, L_p = factor(gram(root_q) + nuggets), factor(covariance_p.double() + nuggets)
+    return gaussian_kl(mean_q.double(), L_q, mean_p.double(), L_p)
+
+
+def uniform_points(x: Tensor, num_points: int, generator: torch.Generator) -> Tensor:
+    """Points [C, D], uniform in the smallest box around the rows of x."""
+    low, high = x.amin(0), x.amax(0)
+    unit = torch.rand(num_points, x.shape[1], generator=generator, dtype=x.dtype, device=x.device)
+    return low + unit * (high - low)
