@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsibench.contract import Budget, Data, Method, Posterior
+    from fsibench.data.sources.adding import add_table
     from fsibench.errors import Diverged, UsageError
     from fsibench.predictive import Predictive
 
 __version__ = "0.1.0"
-__all__ = ["Budget", "Data", "Diverged", "Method", "Posterior", "Predictive", "UsageError", "__version__"]
+__all__ = ["Budget", "Data", "Diverged", "Method", "Posterior", "Predictive", "UsageError", "__version__", "add_table"]
 
 _HOME = {
     "Budget": "contract",
@@ -20,6 +21,7 @@ _HOME = {
     "Predictive": "predictive",
     "Diverged": "errors",
     "UsageError": "errors",
+    "add_table": "data.sources.adding",
 }
 
 

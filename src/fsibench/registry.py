@@ -2,7 +2,8 @@
 
 Methods come from three places: files in `fsibench.methods`, the entry-point group `fsibench.methods` of any installed
 package (value: a module or a Method class), and a file named by the user, `./file.py:Class`. Data sets come from the
-files in `fsibench.datasets` and the group `fsibench.datasets`. A plugin that cannot be imported is listed with its
+same three places: a module offers `DATASETS`, or a `PREFIX` with `resolve(text)` for references such as `openml:189`,
+and `expand(text)` if a reference stands for several. A plugin that cannot be imported is listed with its
 error and harms nobody else; a name offered twice is an error for that name only.
 """
 
@@ -17,7 +18,7 @@ import inspect
 import pkgutil
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -130,6 +131,16 @@ def _absolute(reference: str) -> str:
 def _class_in_file(path: Path, class_name: str) -> type[Method]:
     from fsibench.contract import Method
 
+    cls = _named_class(path, class_name)
+    try:
+        _method_name(cls, Method, str(path))
+    except TypeError as error:
+        raise UsageError(f"{path}: {error}.") from None
+    found: type[Method] = cls
+    return found
+
+
+def _named_class(path: Path, class_name: str) -> Any:
     if not path.is_file():
         raise UsageError(f"there is no file {path}; write ./file.py:Class.")
     module = _module_from_file(path.resolve())
@@ -137,12 +148,7 @@ def _class_in_file(path: Path, class_name: str) -> type[Method]:
     if cls is None:
         offered = [n for n, c in vars(module).items() if inspect.isclass(c) and c.__module__ == module.__name__]
         raise unknown(f"class in {path}", class_name, offered)
-    try:
-        _method_name(cls, Method, str(path))
-    except TypeError as error:
-        raise UsageError(f"{path}: {error}.") from None
-    found: type[Method] = cls
-    return found
+    return cls
 
 
 @functools.cache
@@ -171,32 +177,61 @@ def datasets() -> Found:
 
 
 @functools.cache
-def _resolvers() -> Mapping[str, Callable[[str], Dataset]]:
-    """Prefix (`openml:`, `file:`) -> function that makes a data set of what follows."""
-    found = {}
-    for module in _modules("fsibench.datasets"):
-        if isinstance(module, ModuleType) and hasattr(module, "PREFIX"):
-            found[module.PREFIX] = module.resolve
-    return found
+def sources() -> Found:
+    """Prefix (`openml:`, `file:`) -> the module that makes a data set of what follows."""
+    return _collect("fsibench.datasets", _offer_source)
+
+
+def _source(text: str) -> Any:
+    """The module whose prefix a text begins with, or None."""
+    prefix = next((prefix for prefix in sources().items if text.startswith(prefix)), None)
+    return None if prefix is None else sources().get("data source", prefix)
 
 
 def dataset(text: str) -> Dataset:
-    """`boston`, `bimodal[num_train=500]`, `openml:44959` or `file:path.csv?target=y`."""
-    for prefix, resolve in _resolvers().items():
-        if text.startswith(prefix):
-            return resolve(text)
-    name, raw = options.parse_entry(text)
+    """`boston`, `bimodal[num_train=500]`, `openml:44959`, `file:path.csv?target=y` or `./file.py:Class[option=1]`.
+
+    References have their options after a question mark; there the names of data sets may have them too.
+    """
+    source = _source(text)
+    if source is not None:
+        return source.resolve(text)  # type: ignore[no-any-return]
+    name, mark, query = text.partition("?")
+    name, raw = options.parse_entry(f"{name}[{query.replace('&', ',')}]" if mark else text)
+    file = _file_reference(name)
+    if file is not None:
+        return options.build(_dataset_class(*file), text, raw, name=text)  # type: ignore[no-any-return]
     found: Dataset = datasets().get("dataset", name)
     if not raw:
         return found
     return options.build(type(found), name, raw, name=name)  # type: ignore[no-any-return]
 
 
+def expand(text: str) -> list[str]:
+    """The data sets that a reference stands for: one, unless it names a suite."""
+    expand = getattr(_source(text), "expand", None)
+    return [text] if expand is None else expand(text)
+
+
 def with_option(text: str, key: str, value: object) -> str:
     """The text of the same data set with one more option."""
-    if any(text.startswith(prefix) for prefix in _resolvers()):
+    if _source(text) is not None or "?" in text:
         return f"{text}{'&' if '?' in text else '?'}{key}={value}"
     return f"{text[:-1]},{key}={value}]" if text.endswith("]") else f"{text}[{key}={value}]"
+
+
+def _dataset_class(path: Path, class_name: str) -> type[Dataset]:
+    from fsibench.data import Dataset
+
+    cls = _named_class(path, class_name)
+    if not inspect.isclass(cls) or not issubclass(cls, Dataset) or inspect.isabstract(cls):
+        raise UsageError(f"{path}: {class_name} is no complete data set; derive it from fsibench.data.TableDataset.")
+    return cls
+
+
+def _offer_source(found: Found, module: Any, origin: str) -> None:
+    if hasattr(module, "PREFIX"):
+        found.offer(module.PREFIX, module, origin)
 
 
 def _offer_datasets(found: Found, module: Any, origin: str) -> None:

@@ -72,11 +72,54 @@ def arff_text(frame: Any) -> str:
 
 
 @dataclass
+class ServedTask:
+    """One OpenML task: its table, its target, and the test rows of each fold in each repetition."""
+
+    data: int
+    target: str
+    rows: int
+    tests: list[list[list[int]]]
+    kind: tuple[int, str] = (2, "Supervised Regression")
+
+    def arff(self) -> str:
+        whole = "".join(f"@ATTRIBUTE {name} INTEGER\n" for name in ("rowid", "repeat", "fold"))
+        attributes = f"@ATTRIBUTE type {{TRAIN,TEST}}\n{whole}"
+        lines = [
+            f"{'TEST' if row in test else 'TRAIN'},{row},{repeat},{fold}"
+            for repeat, folds in enumerate(self.tests)
+            for fold, test in enumerate(folds)
+            for row in range(self.rows)
+        ]
+        return f"@RELATION splits\n{attributes}@DATA\n" + "\n".join(lines) + "\n"
+
+    def xml(self, identity: int, base: str) -> str:
+        target = f"<oml:target_feature>{self.target}</oml:target_feature>"
+        source = f"<oml:data_set><oml:data_set_id>{self.data}</oml:data_set_id>{target}</oml:data_set>"
+        parameters = "".join(
+            f'<oml:parameter name="{name}">{value}</oml:parameter>'
+            for name, value in (("number_repeats", len(self.tests)), ("number_folds", len(self.tests[0])))
+        )
+        procedure = (
+            "<oml:estimation_procedure><oml:id>7</oml:id><oml:type>crossvalidation</oml:type>"
+            f"<oml:data_splits_url>{base}/api_splits/get/{identity}/splits.arff</oml:data_splits_url>{parameters}"
+            "</oml:estimation_procedure>"
+        )
+        return (
+            f"<oml:task {SPACE}><oml:task_id>{identity}</oml:task_id><oml:task_name>made up</oml:task_name>"
+            f"<oml:task_type_id>{self.kind[0]}</oml:task_type_id><oml:task_type>{self.kind[1]}</oml:task_type>"
+            f'<oml:input name="source_data">{source}</oml:input>'
+            f'<oml:input name="estimation_procedure">{procedure}</oml:input></oml:task>'
+        )
+
+
+@dataclass
 class Loopback:
     """What the server has and what it was asked."""
 
     address: str = ""
     sets: dict[int, Served] = field(default_factory=dict)
+    tasks: dict[int, ServedTask] = field(default_factory=dict)
+    suites: dict[int, list[int]] = field(default_factory=dict)
     files: dict[str, Callable[[Any], None]] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
 
@@ -129,6 +172,12 @@ class Handler(BaseHTTPRequestHandler):
         elif match := re.fullmatch(r"/data/v1/download/(\d+)/served\.arff", path):
             served = self.offered.sets[int(match[1])]
             self._text(served.arff_status, served.arff, served.gzipped, served.seconds_per_piece)
+        elif (match := re.fullmatch(r"/api/v1/xml/task/(\d+)", path)) and int(match[1]) in self.offered.tasks:
+            self._text(200, self.offered.tasks[int(match[1])].xml(int(match[1]), self.offered.address))
+        elif match := re.fullmatch(r"/api_splits/get/(\d+)/splits\.arff", path):
+            self._text(200, self.offered.tasks[int(match[1])].arff())
+        elif (match := re.fullmatch(r"/api/v1/xml/study/(\d+)", path)) and int(match[1]) in self.offered.suites:
+            self._study(int(match[1]))
         else:
             self._text(404, f"<oml:error {SPACE}><oml:code>100</oml:code><oml:message>no</oml:message></oml:error>")
 
@@ -157,6 +206,13 @@ class Handler(BaseHTTPRequestHandler):
             "</oml:data_set_description>"
         )
         self._text(200, text, served.gzipped)
+
+    def _study(self, identity: int) -> None:
+        tasks = "".join(f"<oml:task_id>{task}</oml:task_id>" for task in self.offered.suites[identity])
+        fields = {"id": identity, "main_entity_type": "task", "name": "made up", "description": "made up"}
+        fields |= {"status": "active", "creation_date": "2023-01-01", "creator": 1}
+        content = "".join(f"<oml:{key}>{value}</oml:{key}>" for key, value in fields.items())
+        self._text(200, f"<oml:study {SPACE}>{content}<oml:tasks>{tasks}</oml:tasks></oml:study>")
 
     def _parquet(self, served: Served, path: str) -> None:
         if served.parquet_status != 200:

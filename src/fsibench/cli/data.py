@@ -88,7 +88,7 @@ def _chosen(names: list[str]) -> list[tuple[str, Any]]:
     from fsibench import registry
 
     known = sorted(registry.datasets().items)
-    wanted = dict.fromkeys(name for given in names for name in (known if given == "all" else [given]))
+    wanted = dict.fromkeys(name for given in names for name in (known if given == "all" else registry.expand(given)))
     return [(name, registry.dataset(name)) for name in wanted]
 
 

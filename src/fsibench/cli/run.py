@@ -103,7 +103,7 @@ def _with_data(protocol: Protocol) -> Protocol:
     from fsibench import registry
 
     here = []
-    for text in protocol.datasets:
+    for text in [name for given in protocol.datasets for name in registry.expand(given)]:
         try:
             registry.dataset(text).fetch()
         except Unreachable as error:

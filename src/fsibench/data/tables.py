@@ -149,7 +149,7 @@ class TableDataset(Dataset):
 
     def fingerprint(self) -> str:
         """The stored table, and every option that changes what a split holds."""
-        choices = (self.dedupe, self.train_rows, self.categories == "ordinal", self._own_splits())
+        choices = (self.dedupe, self.train_rows, self.categories == "ordinal", self.own_splits())
         if choices == (False, None, False, ()):
             return self.content_hash()
         return hashlib.sha256(f"{self.content_hash()} {choices}".encode()).hexdigest()
@@ -162,8 +162,8 @@ class TableDataset(Dataset):
         return table.rows(np.sort(np.unique(twin_groups(table), return_index=True)[1]))
 
     def num_splits(self, scheme: str) -> int:
-        if self.splits:
-            return len(self._own_splits())
+        if own := self.own_splits():
+            return len(own)
         if scheme == "gap":
             return self.describe().inputs or len(self.table().columns)
         return splits.NUM_SPLITS
@@ -178,8 +178,8 @@ class TableDataset(Dataset):
         return np.random.RandomState(1).permutation(train)[: self.train_rows], test
 
     def _divided(self, table: Table, scheme: str, index: int) -> tuple[Rows, Rows]:
-        if self.splits:
-            return _listed_rows(self._own_splits(), len(table), index, self.splits)
+        if own := self.own_splits():
+            return _listed_rows(own, len(table), index, self.splits or self.name)
         if "fold" in table.keys:
             return splits.fold_rows(table.keys["fold"], index)
         if "time" in table.keys:
@@ -193,12 +193,13 @@ class TableDataset(Dataset):
             return splits.gap_rows(table.x[:, index])
         return splits.split_rows(len(table), scheme, index)
 
-    def _own_splits(self) -> Sequence[Sequence[int]]:
+    def own_splits(self) -> Sequence[Sequence[int]]:
+        """Test rows of each split, where a file or a provider lists them; empty otherwise."""
         if not self.splits:
             return ()
         if not Path(self.splits).is_file():
             raise DataError(f"there is no file {self.splits} with the splits of {self.name}.")
-        return _split_file(Path(self.splits), Path(self.splits).stat().st_mtime_ns)
+        return split_file(Path(self.splits))
 
     def split(self, scheme: str, index: int) -> Split:
         table = self.rows()
@@ -208,6 +209,11 @@ class TableDataset(Dataset):
 
     def fetch(self) -> None:
         self.table()
+
+
+def split_file(path: Path) -> Sequence[Sequence[int]]:
+    """The lists of test rows in a JSON file."""
+    return _split_file(path, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=16)

@@ -39,6 +39,11 @@ def table_folder(name: str) -> Path:
     return folder() / "tables" / name
 
 
+def kept_file(name: str) -> Path:
+    """A table that was handed over from Python."""
+    return folder() / "kept" / name / "table.parquet"
+
+
 # --- one writer, whole folders ----------------------------------------------------------------------------------
 
 

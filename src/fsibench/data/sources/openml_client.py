@@ -17,15 +17,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fsibench.data.sources.download import STALL_SECONDS
+import numpy as np
+
+from fsibench.data.sources.columns import require_columns
+from fsibench.data.sources.download import STALL_SECONDS, download
 from fsibench.data.sources.frames import from_frame
 from fsibench.data.sources.raw import Layout, Raw, require_unique
+from fsibench.data.sources.reading import read_table
 from fsibench.errors import DataError, Unreachable
 
 logger = logging.getLogger(__name__)
 
 PROBE_SECONDS = 5.0
 LABELS_ARE_NUMBERS = Layout()
+LARGEST_SPLIT_FILE = 1 << 30
 
 
 def fetch(
@@ -60,6 +65,57 @@ def fetch(
         _refuse_classes(frame[chosen], chosen, identity)
     unwanted = {*targets, *(dataset.ignore_attribute or ())} - {chosen}
     return from_frame(frame[[name for name in names if name not in unwanted]], layout, origin), chosen
+
+
+def fetch_task(identity: int, workplace: Path) -> tuple[int, str, list[list[int]]]:
+    """The data set, the target and the test rows of each split of a regression task, repetition by repetition."""
+    origin = f"OpenML task {identity}"
+    client = _client()
+    with _settings(client, workplace, arff=False):
+        _require_server(client.config.server)
+        try:
+            task = client.tasks.get_task(
+                identity, download_data=False, download_qualities=False, download_features_meta_data=False
+            )
+        except Exception as error:
+            raise _explained(error, origin) from error
+    if "regression" not in task.task_type.lower():
+        raise DataError(f"{origin} is a {task.task_type.lower()} task, not a regression task")
+    tests = _test_rows(str(task.estimation_procedure["data_splits_url"]), workplace / "splits.arff")
+    return int(task.dataset_id), str(task.target_name), tests
+
+
+def _test_rows(url: str, path: Path) -> list[list[int]]:
+    """From lines of type (TRAIN or TEST), row, repetition and fold."""
+    download(url, path, limit=LARGEST_SPLIT_FILE)
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"  # the service may compress what was asked for plain
+    path = path.rename(f"{path}.gz") if packed else path
+    with read_table(path, Layout(labels=True)) as raw:
+        require_columns(("type", "rowid", "repeat", "fold"), raw.names, url)
+        lines = np.concatenate(list(raw.blocks) or [np.empty((0, len(raw.names)))])
+    kind, row, repeat, fold = (lines[:, raw.names.index(name)] for name in ("type", "rowid", "repeat", "fold"))
+    labels = [label.upper() for label in raw.levels.get("type", ())]
+    if "TEST" not in labels:
+        raise DataError(f"{url} names no test rows")
+    tests = kind == labels.index("TEST")
+    places = np.unique(np.stack([repeat, fold], axis=1)[tests], axis=0)
+    return [np.sort(row[tests & (repeat == r) & (fold == f)]).astype(int).tolist() for r, f in places]
+
+
+def fetch_suite(identity: int, workplace: Path) -> list[int]:
+    """The tasks of a benchmark suite."""
+    origin = f"OpenML suite {identity}"
+    client = _client()
+    with _settings(client, workplace, arff=False):
+        _require_server(client.config.server)
+        try:
+            tasks = client.study.get_suite(identity).tasks
+        except Exception as error:
+            raise _explained(error, origin) from error
+    if not tasks:
+        raise DataError(f"{origin} names no tasks")
+    return [int(task) for task in tasks]
 
 
 def _refuse_classes(column: Any, name: str, identity: int) -> None:

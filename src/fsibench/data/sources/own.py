@@ -125,10 +125,10 @@ class OwnTable(TableDataset):
         return record if record is not None and record["origin"] == self.origin() else None
 
     def num_splits(self, scheme: str) -> int:
-        if self.fold and not self.splits:
+        if self.fold and not self.own_splits():
             folds = self.table().keys["fold"]
             return len(np.unique(folds[~np.isnan(folds)]))
-        return num_time_splits(scheme) if self.time and not self.splits else super().num_splits(scheme)
+        return num_time_splits(scheme) if self.time and not self.own_splits() else super().num_splits(scheme)
 
     def verify(self) -> list[tuple[str, str]]:
         return lookup.verify_cached(self.key)
