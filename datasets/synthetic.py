@@ -70,6 +70,10 @@ class Synthetic(Dataset):
         require_split(index, NUM_SPLITS)
         seed = np.frombuffer(hashlib.sha256(self._words(index).encode()).digest(), dtype="<u4")
         generator = np.random.RandomState(seed)  # numpy freezes this stream for good; newer generators may change
+        return self.fresh(generator)
+
+    def fresh(self, generator: np.random.RandomState) -> Split:
+        """Training and test rows from a stream of one's own: `fsibench audit --fresh` draws what nobody has seen."""
         train = self._draw(self.num_train, generator)
         test = self._draw(self.num_test, generator)
         return Split(*train, *test)

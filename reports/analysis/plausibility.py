@@ -28,10 +28,9 @@ from importlib import resources
 import numpy as np
 import pandas as pd
 
-HALF_LOG_2_PI_E = 0.5 * math.log(2 * math.pi * math.e)
+from fsibench.harness.plausibility import CRPS_RANGE, HALF_LOG_2_PI_E, LARGEST_LL_EXCESS
+
 LARGEST_UNIT_ERROR = 5.0
-LARGEST_LL_EXCESS = 1.5
-CRPS_RANGE = (0.2, 1.25)
 LARGER_IS_BETTER = {"rmse": False, "ll": True, "crps": False}
 
 

@@ -18,6 +18,11 @@ PACKAGES = ("torch", "numpy", "scipy", "pandas")
 
 def describe() -> dict[str, Any]:
     """The environment record of a run, JSON-able."""
+    return {**machine(), "calibration_seconds": calibrate()}
+
+
+def machine() -> dict[str, Any]:
+    """Versions, processor and revision."""
     return {
         "fsibench": fsibench.__version__,
         "python": platform.python_version(),
@@ -27,7 +32,6 @@ def describe() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads_per_fit": 1,
         "revision": _revision(),
-        "calibration_seconds": calibrate(),
     }
 
 
