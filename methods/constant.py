@@ -5,8 +5,9 @@ p(y|x) = N(mean(y), var(y)), with the population variance. A method that does no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +40,11 @@ class Constant(Method):
     """Training mean and variance."""
 
     name = "constant"
+    waivers: ClassVar[Mapping[str, str]] = {
+        "beats_the_constant": "it is the constant",
+        "comes_near_the_exact_posterior": "it ignores x",
+        "different_seeds_differ": "nothing is random",
+    }
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
         variance = train.y.var(correction=0).clamp_min(MINIMUM_NOISE_VARIANCE)  # constant targets still need a density

@@ -1,39 +1,118 @@
-"""Every built-in method keeps every check of the contract; methods that do not are caught."""
+"""Every built-in method keeps every check of the contract; methods that do not are caught, by the right check."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+import torch
 
-from fsibench import checks, registry
+from fsibench import Budget, Data, Method, Posterior, UsageError, checks, registry
+from fsibench.checks import basics, problems
+from fsibench.cli import main
+from fsibench.testing import CheckFailed, check_method, check_names
 
-ODD = Path(__file__).parent / "support" / "odd_methods.py"
-# The floor of every table predicts the training mean, so it cannot beat itself.
-EXPECTED_FAILURES = {("constant", "beats_the_constant"): "it is the constant"}
+SUPPORT = Path(__file__).parent / "support"
+breaches: Any = registry._module_from_file(SUPPORT / "breaches.py")
 
 
-@pytest.mark.parametrize("check", checks.CHECKS)
 @pytest.mark.parametrize("name", sorted(registry.methods().items))
-def test_every_method_keeps_the_contract(name: str, check: str) -> None:
-    problem = checks.run(check, registry.entry(name).method)
-    if (name, check) in EXPECTED_FAILURES:
-        assert problem is not None
-    else:
-        assert problem is None, problem
+def test_every_method_keeps_the_contract(name: str) -> None:
+    outcomes = check_method(name)
+    assert [outcome.name for outcome in outcomes] == check_names()
 
 
-@pytest.mark.parametrize(
-    ("method", "check", "sentence"),
-    [
-        ("UsesGlobalState", "global_random_state_is_ignored", "global random state"),
-        ("UsesGlobalState", "same_seed_same_result", "different predictions"),
-        ("NoOp", "beats_the_constant", "predicting the training mean gives"),
-        ("Raises[after=1]", "same_seed_same_result", "RuntimeError: the method failed on purpose"),
-        ("NotANumber", "odd_data_are_survived", "not finite"),
-    ],
-)
-def test_a_method_that_breaks_the_contract_is_caught(method: str, check: str, sentence: str) -> None:
-    problem = checks.run(check, registry.entry(f"{ODD}:{method}").method)
-    assert problem is not None
-    assert sentence in problem
+def test_an_honest_method_is_not_accused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problems, "TRAINING_SECONDS", 0.1)
+    check_method(breaches.Honest())
+
+
+@pytest.mark.parametrize("breach", breaches.CAUGHT_BY, ids=lambda breach: breach.__name__)
+def test_each_breach_is_caught_and_the_message_names_the_cause(breach: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problems, "TRAINING_SECONDS", 0.1)
+    monkeypatch.setattr(basics, "FIRST_YIELD_SECONDS", 0.5)
+    check, words = breaches.CAUGHT_BY[breach]
+    outcome = checks.run(check, breach())
+    assert outcome.status == "failed"
+    assert words in outcome.reason
+    assert "\n" not in outcome.reason
+    assert outcome.hint
+
+
+def test_at_least_twenty_five_breaches_are_planted() -> None:
+    assert len(breaches.CAUGHT_BY) >= 25
+    assert {check for check, _ in breaches.CAUGHT_BY.values()} <= set(check_names())
+
+
+@dataclass(frozen=True)
+class Hangs(Method):
+    """Works for ever before its first yield, and asks nobody."""
+
+    name: ClassVar[str] = "hangs-in-python"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        while True:
+            try:
+                sum(range(1000))
+            except Exception:  # noqa: BLE001 (a method that swallows errors)
+                return
+        yield
+
+
+def test_a_check_ends_at_its_time_limit_and_says_where() -> None:
+    started = time.process_time()
+    outcome = checks.run("yields_a_posterior", Hangs(), limit=0.3)
+    assert outcome.status == "failed"
+    assert "not finished after 0.3 s (fit, line" in outcome.reason
+    assert time.process_time() - started < 5.0
+
+
+def test_a_waived_check_is_not_run_and_its_reason_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    (outcome,) = check_method("constant", "beats_the_constant")
+    assert (outcome.status, outcome.reason) == ("waived", "it is the constant")
+    assert main(["check", "constant", "--only", "beats_the_constant"]) == 0
+    assert "waived beats_the_constant: it is the constant" in capsys.readouterr().out
+
+
+def test_a_waiver_of_no_check_is_refused() -> None:
+    class Careless(breaches.Honest):  # type: ignore[misc]
+        waivers: ClassVar[dict[str, str]] = {"no_such_check": "never mind"}
+
+    with pytest.raises(UsageError, match="waives 'no_such_check', which is no check"):
+        check_method(Careless(), "shapes_are_right")
+
+
+def test_all_failures_are_told_at_once_with_hints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problems, "TRAINING_SECONDS", 0.1)
+    with pytest.raises(CheckFailed) as caught:
+        check_method(breaches.YieldsNone)
+    text = str(caught.value)
+    assert "yields_a_posterior: fit yielded None" in text
+    assert "Hint: yield an object with `predict(x, generator)`" in text
+
+
+def test_the_command_shows_reason_and_hint_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{SUPPORT / 'odd_methods.py'}:NegativeScale", "--only", "shapes_are_right"]) == 1
+    shown = capsys.readouterr().out
+    assert "FAILED shapes_are_right: predict gave a zero or negative scale for 1 rows\n       hint: predict returns" in shown
+    assert main(["check", "linear", "--only", "no_such"]) == 2
+    assert main(["check", "linear", "--limit", "-1"]) == 2
+
+
+def test_a_plugin_tests_itself_with_pytest(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "import pytest\n"
+        "from fsibench.testing import check_method, check_names\n"
+        "@pytest.mark.parametrize('check', check_names())\n"
+        "def test_contract(check):\n"
+        "    check_method('fsibench.methods.linear:Linear', check)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    shown = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path).stdout
+    assert f"{len(check_names())} passed" in shown

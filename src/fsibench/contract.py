@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -163,7 +163,7 @@ class Meter:
         assert self.steps is not None
         return self.steps_done >= self.steps
 
-    def pulls(self, method: Method, train: Data, generator: torch.Generator) -> Iterator[Posterior]:
+    def pulls(self, method: Method, train: Data, generator: torch.Generator) -> Generator[Posterior, None, None]:
         """The posteriors of a fit until the budget is spent; the clock stands still while the caller has one."""
         self.start()
         for posterior in method.fit(train, self.budget, generator):
@@ -203,7 +203,8 @@ class Method(abc.ABC):
     `published_column` and `departure`. `presets` are named sets of option values: `sip[preset=paper]`.
     `max_rows` is the largest training set the method is meant for; a plan leaves it out of larger ones and says so.
     `requires` names modules of optional packages; without them a plan leaves the method out and says so, and with
-    them they are imported before the clock starts.
+    them they are imported before the clock starts. `waivers` names contract checks that do not apply, each with a
+    reason, which `fsibench check` prints: {"different_seeds_differ": "exact: nothing is random"}.
     """
 
     name: ClassVar[str]
@@ -214,6 +215,7 @@ class Method(abc.ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     max_rows: ClassVar[int | None] = None
     requires: ClassVar[tuple[str, ...]] = ()
+    waivers: ClassVar[Mapping[str, str]] = {}
 
     @abc.abstractmethod
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
