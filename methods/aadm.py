@@ -38,7 +38,7 @@ from fsibench.blocks.training import (
     steps_of,
     warm_up,
 )
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
 # Rows of x that predictions handle at a time: 100 networks × 1000 rows × 50 units are 20 MB.
@@ -66,6 +66,16 @@ class AADM(Method):
         # for how long, so the epochs are the script's
         "paper": {**RELEASED, "warm_up": 0.2, "discriminator_draws": "previous"},
         "released": RELEASED,
+    }
+    search: ClassVar[Space] = {
+        "learning_rate": Between(5e-4, 2e-2, log=True),
+        "discriminator_learning_rate": Between(3e-4, 1e-2, log=True),
+        "batch_size": (25, 50, 100, 200),
+        "num_samples": (8, 16, 32, 64),
+        "warm_up": Between(0.0, 0.2),
+        "initial_spread": Between(0.005, 0.5, log=True),
+        "initial_log_prior": Between(-5.0, 0.0),
+        "initial_log_noise": Between(-4.0, 0.0),
     }
 
     alpha: float = 0.5  # 0 is adversarial variational Bayes

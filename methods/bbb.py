@@ -42,7 +42,7 @@ from fsibench.blocks.training import (
     steps_of,
     warm_up,
 )
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
 
@@ -68,6 +68,15 @@ class BBB(Method):
             "num_test_samples": 100,
         },
     }  # fmt: skip
+    search: ClassVar[Space] = {
+        "learning_rate": Between(1e-3, 3e-2, log=True),
+        "batch_size": (10, 25, 50, 100, 200),
+        "num_samples": (1, 2, 4, 8),
+        "warm_up": Between(0.0, 0.2),
+        "initial_log_variance": Between(-12.0, -3.0),
+        "initial_log_prior": Between(-5.0, 0.0),
+        "initial_log_noise": Between(-4.0, 0.0),
+    }
 
     prior: Literal["gaussian", "scale_mixture"] = "gaussian"
     hidden_units: int = 50

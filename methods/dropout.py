@@ -31,7 +31,7 @@ from torch import Tensor
 from fsibench.blocks.batched import batched_network, starting_parameters
 from fsibench.blocks.likelihoods import LOG_2PI, MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
 CHUNK_ROWS = 500
@@ -48,6 +48,13 @@ class Dropout(Method):
     paper: ClassVar[str] = "Gal, Ghahramani, Dropout as a Bayesian approximation, ICML 2016"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {"batch_size": 128, "learning_rate": 1e-3, "schedule": "constant", "num_passes": 10_000},
+    }
+    search: ClassVar[Space] = {
+        "hidden_layers": (1, 2, 3),
+        "batch_size": (25, 50, 100, 200),
+        "learning_rate": Between(1e-3, 3e-2, log=True),
+        "length_scale": Between(1e-3, 1.0, log=True),
+        "search_share": Between(0.2, 0.7),
     }
 
     rates: tuple[float, ...] = (0.005, 0.01, 0.05, 0.1)

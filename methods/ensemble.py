@@ -32,7 +32,7 @@ from torch.nn import functional
 from fsibench.blocks.batched import batched_network, starting_parameters
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE, gaussian_log_density, noise_variance
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
 # Rows that a member leaves out, and steps between two looks at them, at most: enough to compare parameters.
@@ -52,6 +52,13 @@ class Ensemble(Method):
             "adversarial": 0.01, "validation_share": 0.0,
         },
     }  # fmt: skip
+    search: ClassVar[Space] = {
+        "hidden_layers": (1, 2, 3),
+        "batch_size": (25, 50, 100, 200),
+        "learning_rate": Between(1e-3, 3e-2, log=True),
+        "num_networks": (5, 10, 20),
+        "validation_share": Between(0.05, 0.3),
+    }
 
     noise: Literal["heteroscedastic", "homoscedastic"] = "heteroscedastic"
     num_networks: int = 10  # M

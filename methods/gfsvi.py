@@ -34,7 +34,7 @@ from fsibench.blocks.kernels import GaussianProcess, fitted_process
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.meanfield import MeanFieldWeights, regularised_kl, uniform_points
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
 CHUNK_ROWS = 1000
@@ -50,6 +50,14 @@ class GFSVI(Method):
     paper: ClassVar[str] = "Cinquin, Bamler, Regularized KL-divergence for function-space VI, UAI 2025"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {"num_context": 500, "gamma": 1e-10, "batch_size": 2000, "learning_rate": 1e-3, "schedule": "constant"},
+    }
+    search: ClassVar[Space] = {
+        "hidden_layers": (1, 2),
+        "num_context": (20, 50, 100),
+        "batch_size": (50, 100, 200, 400),
+        "learning_rate": Between(1e-3, 3e-2, log=True),
+        "initial_log_scale": Between(-6.0, -1.0),
+        "initial_log_noise": Between(-4.0, 0.0),
     }
 
     hidden_layers: int = 1

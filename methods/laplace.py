@@ -31,7 +31,7 @@ from fsibench.blocks.batched import batched_network, starting_parameters
 from fsibench.blocks.jacobians import Linearisation, linearise
 from fsibench.blocks.likelihoods import LOG_2PI, MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.errors import Diverged
 from fsibench.predictive import Predictive
 
@@ -50,6 +50,13 @@ class Laplace(Method):
     name: ClassVar[str] = "laplace"
     paper: ClassVar[str] = "Daxberger et al., Laplace redux, NeurIPS 2021"
     max_rows: ClassVar[int | None] = 100_000
+    search: ClassVar[Space] = {
+        "hidden_layers": (1, 2),
+        "batch_size": (25, 50, 100, 200),
+        "learning_rate": Between(1e-3, 3e-2, log=True),
+        "initial_precision": Between(0.01, 10.0, log=True),
+        "initial_noise": Between(0.01, 1.0, log=True),
+    }
 
     layers: Literal["all", "last"] = "all"
     hidden_layers: int = 1

@@ -42,7 +42,7 @@ from fsibench.blocks.training import (
     steps_of,
     warm_up,
 )
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
 # Rows of x that predictions handle at a time: 500 functions × 200 rows × 50 units are 20 MB.
@@ -85,6 +85,16 @@ class SIP(Method):
             "initial_log_noise": -5.0, "dropout_ns": 0.05, "conditional": "sampled",
         },
     }  # fmt: skip
+    search: ClassVar[Space] = {
+        "learning_rate": Between(1e-3, 2e-2, log=True),
+        "discriminator_learning_rate": Between(3e-4, 1e-2, log=True),
+        "batch_size": (25, 50, 100, 200),
+        "num_inducing": (20, 30, 50, 100),
+        "num_moment_samples": (50, 100, 200),
+        "num_posterior_samples": (25, 50, 100),
+        "warm_up": Between(0.0, 0.2),
+        "initial_log_noise": Between(-4.0, 0.0),
+    }
 
     prior: str = "bnn"  # any name of `blocks.priors`
     alpha: float = 0.5  # 0 is the limit of variational inference, 1 the log predictive density

@@ -20,7 +20,7 @@ from torch import Tensor
 from fsibench.blocks.kernels import median_distances
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.training import Schedule, finite_or_diverged, schedule_factor
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.errors import UsageError
 from fsibench.predictive import Predictive
 
@@ -34,6 +34,12 @@ class SVGP(Method):
     name: ClassVar[str] = "svgp"
     paper: ClassVar[str] = "Hensman et al., Gaussian processes for big data, UAI 2013"
     requires: ClassVar[tuple[str, ...]] = ("gpytorch",)
+    search: ClassVar[Space] = {
+        "num_inducing": (50, 100, 200, 400),
+        "batch_size": (64, 128, 256, 512),
+        "learning_rate": Between(1e-3, 5e-2, log=True),
+        "initial_noise": Between(0.01, 1.0, log=True),
+    }
 
     num_inducing: int = 200
     batch_size: int = 256

@@ -34,7 +34,7 @@ from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linalg import gram
 from fsibench.blocks.meanfield import MeanFieldWeights, regularised_kl, uniform_points, unit_log_scales
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
 JITTER = 1e-6
@@ -46,6 +46,16 @@ class TFSVI(Method):
 
     name: ClassVar[str] = "tfsvi"
     paper: ClassVar[str] = "Rudner et al., Tractable function-space variational inference, NeurIPS 2022"
+    search: ClassVar[Space] = {
+        "hidden_layers": (1, 2),
+        "num_context": (20, 50, 100),
+        "num_samples": (5, 10, 20),
+        "batch_size": (25, 50, 100, 200),
+        "learning_rate": Between(1e-3, 3e-2, log=True),
+        "prior_scale": Between(0.3, 3.0, log=True),
+        "initial_log_scale": Between(-6.0, -1.0),
+        "initial_log_noise": Between(-4.0, 0.0),
+    }
 
     hidden_layers: int = 1
     hidden_units: int = 50

@@ -193,6 +193,18 @@ class Posterior(Protocol):
 
 
 @dataclass(frozen=True)
+class Between:
+    """A range of numbers to search, both ends included; whole numbers where both ends are. `log`: evenly in its logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+Space = Mapping[str, Between | tuple[Any, ...]]  # option -> a range, or the values to choose from
+
+
+@dataclass(frozen=True)
 class Method(abc.ABC):
     """Base of every method. Subclasses are frozen dataclasses: options are the fields.
 
@@ -201,7 +213,8 @@ class Method(abc.ABC):
     and `variant` says in one line how its objective differs from that of the paper; empty when it does not. A variant
     is shown beside its column and gets no verdict. Where these depend on options, a method overrides
     `published_column` and `departure`. `presets` are named sets of option values: `sip[preset=paper]`.
-    `max_rows` is the largest training set the method is meant for; a plan leaves it out of larger ones and says so.
+    `search` names the options that `fsibench tune` may change, each with a range or a tuple of choices; none of them may
+    change the objective. `max_rows` is the largest training set the method is meant for; a plan leaves it out of larger ones and says so.
     `requires` names modules of optional packages; without them a plan leaves the method out and says so, and with
     them they are imported before the clock starts. `waivers` names contract checks that do not apply, each with a
     reason, which `fsibench check` prints: {"different_seeds_differ": "exact: nothing is random"}.
@@ -213,6 +226,7 @@ class Method(abc.ABC):
     reproduces: ClassVar[str] = ""
     variant: ClassVar[str] = ""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    search: ClassVar[Space] = {}
     max_rows: ClassVar[int | None] = None
     requires: ClassVar[tuple[str, ...]] = ()
     waivers: ClassVar[Mapping[str, str]] = {}
@@ -224,6 +238,10 @@ class Method(abc.ABC):
         Exact methods yield once. Pre-training happens before the first yield and is on the clock.
         Raise `fsibench.errors.Diverged` when the numbers are no longer finite.
         """
+
+    def parts(self) -> tuple[type[Method], ...]:
+        """The classes whose code decides what this entry does: its own, and those of methods that it runs."""
+        return (type(self),)
 
     def published_column(self) -> str:
         """The published column that this entry, with these options, answers for; empty for none."""

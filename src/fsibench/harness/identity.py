@@ -22,9 +22,12 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsibench.errors import UsageError
+
+if TYPE_CHECKING:
+    from fsibench.contract import Method
 
 CORE_MODULES = (
     "fsibench.contract",
@@ -39,7 +42,7 @@ CORE_MODULES = (
     "fsibench.harness.runner",
     "fsibench.harness.schedule",
 )
-COUNTED_ROOMS = ("fsibench.blocks", "fsibench.methods")
+COUNTED_ROOMS = ("fsibench.blocks", "fsibench.methods", "fsibench.tuning.space")
 
 
 def digest(content: Mapping[str, Any]) -> str:
@@ -59,6 +62,12 @@ def code_version(module_name: str) -> str:
     # A file given by path carries its location in its module name; its content is what counts.
     content = [value for name, value in files.items() if name == module_name]
     return digest({"method": content, "rest": {n: v for n, v in files.items() if n != module_name}})
+
+
+def version_of(method: Method) -> str:
+    """Hash of the code that matters for an entry, that of methods that it runs included."""
+    versions = [code_version(part.__module__) for part in method.parts()]
+    return versions[0] if len(versions) == 1 else digest({"parts": versions})
 
 
 def relevant_files(module_name: str) -> dict[str, Path]:

@@ -317,7 +317,7 @@ def _cell(
         "clock": protocol.clock if protocol.seconds is not None else "wall",
         "device": protocol.device,
         "data_fingerprint": fingerprint,
-        "code_version": identity.code_version(type(entry.method).__module__),
+        "code_version": identity.version_of(entry.method),
     }
     return Cell(
         id=identity.digest(content),

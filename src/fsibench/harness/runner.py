@@ -306,7 +306,7 @@ def _cpu_of_others() -> float:
 
 def refuse_what_was_not_planned(cell: Cell, method: Method, dataset: Dataset) -> None:
     """Results stand under the planned versions, so a cell runs with these or not at all."""
-    version = identity.code_version(type(method).__module__)
+    version = identity.version_of(method)
     if version != cell.code_version:
         raise Mismatch(
             f"the code of {cell.entry} here ({version[:8]}) is not the planned one ({cell.code_version[:8]}): it was "

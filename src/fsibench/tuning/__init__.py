@@ -1,0 +1,1 @@
+"""How defaults are chosen: one search for every method, over tables that no report contains."""

@@ -1,0 +1,58 @@
+"""`methods/defaults/NAME.toml`: what a search found, and what was searched, with which seed, by which command.
+
+The best options there and the defaults in the method's file are the same numbers; a test compares them.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fsibench.contract import Space
+from fsibench.tuning.search import Outcome, Settings
+from fsibench.tuning.space import described
+
+TOP = 10
+
+
+def record(name: str, space: Space, outcome: Outcome, settings: Settings, datasets: Sequence[str], command: str) -> str:
+    """The text of the file."""
+    best = outcome.best
+    before = next(candidate for candidate in outcome.candidates if candidate.is_default)
+    lines = [
+        f"# Written by `{command}`. The defaults in methods/ are the [best] options.",
+        f"method = {_value(name)}",
+        f"command = {_value(command)}",
+        f"seed = {settings.seed}",
+        f"cpu_seconds = {outcome.cpu_seconds:.0f}",
+        f"cell_seconds = {settings.cell_seconds:g}",
+        f"datasets = {_value(list(datasets))}",
+        f"trials = {len(outcome.candidates)}",
+        f"merit = {best.merit:.4f} # 0 is constant, 1 the best known; mean over LL and CRPS and {len(best.merits)} fits",
+        f"merit_of_the_defaults_before = {before.merit:.4f} # over {len(before.merits)} fits",
+        "",
+        "[searched]",
+        *(f"{key} = {_value(described(values))}" for key, values in space.items()),
+        "",
+        "[best]",
+        *(f"{key} = {_value(value)}" for key, value in best.options.items()),
+    ]
+    for candidate in outcome.candidates[:TOP]:
+        options = ", ".join(f"{key} = {_value(value)}" for key, value in candidate.options.items())
+        lines += ["", "[[top]]", f"merit = {candidate.merit:.4f}", f"fits = {len(candidate.merits)}"]
+        lines += [f"options = {{ {options} }}"]
+    return "\n".join(lines) + "\n"
+
+
+def best_options(path: Path) -> Mapping[str, Any]:
+    """The options that a search found best."""
+    found: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["best"]
+    return found
+
+
+def _value(value: Any) -> str:
+    """TOML of numbers, texts, truth values and lists is JSON."""
+    return json.dumps(value, ensure_ascii=False)
