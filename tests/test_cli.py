@@ -40,7 +40,7 @@ def test_a_smoke_run_ends_with_a_ranking_and_exports(tmp_path: Path, capsys: pyt
     assert all(name in shown.out for name in ("constant", "linear", "bbb", "LL", "CRPS", "RMSE"))
     assert "[6/6]" in shown.err
     rows = exported(store, tmp_path / "rows.csv")
-    assert {(row["entry"], row["dataset"]) for row in rows if row["final"] == "1"} == {
+    assert {(row["entry"], row["dataset"]) for row in rows if row["final"] == "True"} == {
         (entry, dataset)
         for entry in ("constant", "linear", "bbb")
         for dataset in ("yacht", "bimodal[num_train=100,num_test=100]")
@@ -230,6 +230,9 @@ MISTAKES = [
     (["run", "smoke", "--datasets", "file:text.csv?target=y"], "text.csv"),
     (["run", "smoke", "--datasets", "file:absent.csv?target=y"], "absent.csv"),
     (["export", "--store", "absent.sqlite", "--out", "x.csv"], "there is no store at absent.sqlite"),
+    (["export", "--store", "good.sqlite"], "export needs --out FILE"),
+    (["audit", "absent.sqlite"], "there is no store at absent.sqlite"),
+    (["audit", "good.sqlite", "--sample", "-1"], "--sample must be at least 0"),
     (["export", "--store", "good.sqlite", "--out", "x.doc"], "must end in .csv or .parquet"),
     (["export", "--store", "good.sqlite", "--out", "no/such/x.csv"], "cannot be written"),
     (["report", "--store", "absent.sqlite"], "there is no store at absent.sqlite"),
@@ -311,6 +314,7 @@ def test_every_command_says_in_one_sentence_that_a_store_is_damaged(
         ["store", "gc", "--store", "s.sqlite"],
         ["store", "merge", "s.sqlite", "--store", "other.sqlite"],
         ["export", "--store", "s.sqlite", "--out", "x.csv"],
+        ["audit", "s.sqlite"],
         ["report", "--store", "s.sqlite", "--out", "site"],
         ["report", "--terminal", "--store", "s.sqlite"],
         ["compare", "s.sqlite", "s.sqlite"],

@@ -47,6 +47,7 @@ def _show(arguments: argparse.Namespace) -> int:
     with Store.read(arguments.store) as store:
         cell = store.show(arguments.cell)
     trace = cell.pop("traceback") or ""
+    cell["options"] = json.loads(cell["options"])
     print(json.dumps(cell, indent=1))
     print(trace, end="\n" if trace else "")
     return OK
