@@ -11,7 +11,8 @@ import torch
 from fsibench import registry
 from fsibench.blocks.allocator import keep_freed_memory
 from fsibench.harness import identity
-from fsibench.harness.plan import Cell
+from fsibench.harness import identity
+from fsibench.harness.plan import Cell, load_protocol, make_plan
 from fsibench.harness.runner import Emit, run_cell
 
 torch.set_num_threads(1)
@@ -33,7 +34,22 @@ def _first_optimiser_step() -> None:
     torch.optim.Adam([parameter], fused=True).step()
 
 
+def _first_cell() -> None:
+    """A cell without training leaves its imports and caches behind: metrics, plugins, the syntax of the core."""
+    small = {"methods": ["constant"], "datasets": ["bimodal[num_train=20,num_test=20]"], "splits": 1, "steps": 1}
+    for cell in make_plan(load_protocol("smoke", small)):
+        run_cell(cell, lambda _report: None)
+
+
+def _syntax_of_methods() -> None:
+    """Every cell compares the code here with the planned one; files are parsed once, as long as they do not change."""
+    for method in registry.methods().items.values():
+        identity.code_version(method.__module__)
+
+
 _first_optimiser_step()
+_first_cell()
+_syntax_of_methods()
 
 
 def run_in_fresh_process(cell: Cell, emit: Emit) -> None:
