@@ -143,54 +143,56 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for_evaluations(path: Path, number: int) -> None:
-    for _ in range(600):
+def wait_for(driver: subprocess.Popen[str], path: Path, expected: dict[str, int]) -> None:
+    """Until the store has so many cells with each status; the running ones with a look at their posterior."""
+    while driver.poll() is None:
         time.sleep(0.1)
         if path.exists():
             with Store.read(path) as store:
-                if len(store.evaluations()) >= number:
-                    return
-    raise AssertionError("no evaluation reached the store in a minute")
+                counts = store.cells()["status"].value_counts().to_dict()
+                looks = store.evaluations().groupby("cell").ngroups
+            if counts == expected and looks == sum(expected.values()):
+                return
+    raise AssertionError(f"the driver ended with {driver.returncode}: {driver.communicate()[1]}")
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_stops_cleanly_and_resumes(tmp_path: Path, stop: signal.Signals) -> None:
-    arguments = ("--methods", f"constant,{ODD}:Sleeper[seconds=0.01]", "--budget", "4s", "--datasets", "yacht,boston")
-    driver = start(tmp_path, *arguments, "--workers", "3")
-    wait_for_evaluations(tmp_path / "s.sqlite", 4)
+    arguments = ("--methods", f"constant,{ODD}:Gate", "--datasets", "yacht,boston", "--workers", "3")
+    driver = start(tmp_path, *arguments)
+    wait_for(driver, tmp_path / "s.sqlite", {"ok": 2, "running": 2})
     driver.send_signal(stop)
-    _, errors = driver.communicate(timeout=30)
+    _, errors = driver.communicate()
     assert driver.returncode == 130
     assert "the same command goes on from here" in errors
     assert "Traceback" not in errors
     with Store.read(tmp_path / "s.sqlite") as store:
         statuses = store.cells().set_index(["entry", "dataset"])["status"]
         assert set(statuses["constant"]) == {"ok"}
-        assert set(statuses["sleeper[seconds=0.01]"]) == {"interrupted"}
+        assert set(statuses["gate"]) == {"interrupted"}
+    (tmp_path / "open").touch()
     again = start(tmp_path, *arguments)
-    again.communicate(timeout=60)
+    again.communicate()
     assert again.returncode == 0
     with Store.read(tmp_path / "s.sqlite") as store:
         assert set(store.cells()["status"]) == {"ok"}
-        assert store.cells().groupby("entry")["attempts"].max().to_dict() == {"constant": 1, "sleeper[seconds=0.01]": 2}
+        assert store.cells().groupby("entry")["attempts"].max().to_dict() == {"constant": 1, "gate": 2}
 
 
 def test_a_killed_driver_leaves_no_orphan_and_resumes(tmp_path: Path) -> None:
-    arguments = ("--methods", f"{ODD}:Sleeper[seconds=0.011]", "--budget", "3s", "--datasets", "yacht")
+    arguments = ("--methods", f"{ODD}:Gate", "--datasets", "yacht")
     driver = start(tmp_path, *arguments)
-    wait_for_evaluations(tmp_path / "s.sqlite", 1)
+    wait_for(driver, tmp_path / "s.sqlite", {"running": 1})
     driver.kill()
-    driver.communicate(timeout=30)
-    time.sleep(1.0)
-    with Store.read(tmp_path / "s.sqlite") as store:
-        rows = len(store.evaluations())
-    assert not _processes_with(str(tmp_path))
-    time.sleep(0.5)
-    with Store.read(tmp_path / "s.sqlite") as store:
-        assert len(store.evaluations()) == rows
+    driver.communicate()
+    while _processes_with(str(tmp_path)):  # the test's own time limit says when this takes too long
+        time.sleep(0.05)
+    (tmp_path / "open").touch()
     again = start(tmp_path, *arguments)
-    again.communicate(timeout=60)
+    again.communicate()
     assert again.returncode == 0
+    with Store.read(tmp_path / "s.sqlite") as store:
+        assert store.cells()[["status", "attempts"]].to_numpy().tolist() == [["ok", 2]]
 
 
 def _processes_with(folder: str) -> list[int]:

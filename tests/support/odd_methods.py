@@ -377,3 +377,168 @@ class WorksInPredict(Method):
 
         while True:
             yield Lazy()
+
+
+def report_pipes() -> list[int]:
+    """Descriptors of pipes that a cell can write to, beside what it prints to."""
+    import fcntl
+
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            pipe = os.readlink(f"/proc/self/fd/{name}").startswith("pipe:")
+            writable = fcntl.fcntl(int(name), fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+        except OSError:
+            continue  # the descriptor of the listing itself
+        if pipe and writable and int(name) > 2:
+            found.append(int(name))
+    return found
+
+
+@dataclass(frozen=True)
+class Writes(Method):
+    """Writes foreign bytes where reports go, then goes on or waits for ever."""
+
+    name: ClassVar[str] = "writes"
+    what: str = "garbage"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        import json
+
+        yield Gaussian()
+        stranger = json.dumps({"cell": "0" * 24, "report": "finished", "status": "ok"}).encode()
+        content = {
+            "garbage": b"\x00\x00\x00\x07garbage",
+            "half": b"\x00\x00\x01\x00{",
+            "huge": b"\xff\xff\xff\xff",
+            "stranger": len(stranger).to_bytes(4, "big") + stranger,
+        }
+        for pipe in report_pipes():
+            os.write(pipe, content[self.what])
+        while self.what == "half":
+            time.sleep(1)
+        yield Gaussian()
+
+
+@dataclass(frozen=True)
+class Surrogate(Method):
+    """Fails with a text that cannot be written to a file."""
+
+    name: ClassVar[str] = "surrogate"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        yield Gaussian()
+        raise RuntimeError("a lone \udcff in the text")
+
+
+@dataclass(frozen=True)
+class Leaves(Method):
+    """Ends its process: by os._exit or sys.exit, with a code."""
+
+    name: ClassVar[str] = "leaves"
+    how: str = "_exit"
+    code: int = 0
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        yield Gaussian()
+        if self.how == "_exit":
+            os._exit(self.code)
+        sys.exit(self.code)
+
+
+@dataclass(frozen=True)
+class Parricide(Method):
+    """Sends a signal to the process above its own."""
+
+    name: ClassVar[str] = "parricide"
+    number: int = 9
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        yield Gaussian()
+        os.kill(os.getppid(), self.number)
+        time.sleep(600)
+
+
+@dataclass(frozen=True)
+class Doubles(Method):
+    """Forks, and both copies go on."""
+
+    name: ClassVar[str] = "doubles"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        yield Gaussian()
+        os.fork()
+        while True:
+            yield Gaussian()
+
+
+@dataclass(frozen=True)
+class ClosesAll(Method):
+    """Closes every descriptor it can."""
+
+    name: ClassVar[str] = "closes-all"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        yield Gaussian()
+        os.closerange(0, 256)
+        yield Gaussian()
+
+
+@dataclass(frozen=True)
+class Daemons(Method):
+    """Starts processes in sessions of their own from a thread, through a parent that ends; each may hold memory."""
+
+    name: ClassVar[str] = "daemons"
+    marker: str = "daemon"
+    megabytes: int = 0
+    forever: bool = False
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        import subprocess
+        import threading
+
+        hold = f"import time; held = bytearray({self.megabytes * 10**6}); print(1, flush=True); time.sleep(600)"
+        start = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+        command = [sys.executable, "-c", start, sys.executable, "-c", hold, self.marker]
+        started = threading.Event()
+
+        def launch() -> None:
+            parent = subprocess.Popen(command, stdout=subprocess.PIPE)
+            assert parent.stdout is not None
+            parent.stdout.readline()
+            started.set()
+            time.sleep(600)
+
+        threading.Thread(target=launch, daemon=True).start()
+        started.wait()
+        yield Gaussian()
+        while self.forever:
+            time.sleep(0.05)
+            yield Gaussian()
+
+
+@dataclass(frozen=True)
+class Shouts(Method):
+    """Prints 64 MB, then fails."""
+
+    name: ClassVar[str] = "shouts"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        yield Gaussian()
+        for _ in range(64):
+            sys.stdout.write("x" * 1_000_000)
+        raise RuntimeError("hoarse")
+
+
+@dataclass(frozen=True)
+class Gate(Method):
+    """Yields once, then waits until there is a file `open` in the working folder."""
+
+    name: ClassVar[str] = "gate"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        yield Gaussian()
+        while not os.path.exists("open"):
+            time.sleep(0.01)
+        while True:
+            yield Gaussian()

@@ -14,7 +14,10 @@ from fsibench.harness.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from fsibench.executors.base import Executor, Limits
-    from fsibench.harness.plan import Protocol
+    from fsibench.harness.plan import Cell, Protocol
+
+
+TIME_LIMIT_HELP = "kill a cell after this (default: 3 budgets and 2 minutes; with --steps 10 minutes and 1 s per step)"
 
 
 def add_parser(commands: Any) -> None:
@@ -31,10 +34,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="repetition seed (default: the protocol's)")
     parser.add_argument("--device", default=None, help="cpu, cuda or mps (default: cpu)")
     parser.add_argument("--workers", type=int, metavar="N", help="cells at a time (default: number of cores)")
-    parser.add_argument("--store", type=Path, default=DEFAULT_STORE, metavar="PATH", help=f"default: {DEFAULT_STORE}")
+    parser.add_argument("--shard", metavar="I/N", help="only part I of N of the plan, into a store of its own (docs/clusters.md)")
+    parser.add_argument("--store", type=Path, metavar="PATH", help=f"default: {DEFAULT_STORE}")
     parser.add_argument("--keep", metavar="functions", help="also store draws on a grid, for sets with one input")
     parser.add_argument("--retry", metavar="STATUS", help="run finished cells again: failed, diverged, error, timeout, oom")
-    parser.add_argument("--time-limit", metavar="60s", help="kill a cell after this (default: 3 budgets and 2 minutes)")
+    parser.add_argument("--time-limit", metavar="60s", help=TIME_LIMIT_HELP)
     parser.add_argument("--memory-limit", type=float, metavar="MB", help="kill a cell beyond this resident memory")
     parser.add_argument("--executor", choices=("local", "dask", "inline"), default="local", help="where cells run")
     parser.add_argument("--scheduler", metavar="tcp://...", help="a running Dask cluster (with --executor dask)")
@@ -53,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
         os.environ["FSIBENCH_MIRROR"] = str(arguments.mirror.resolve())
     protocol = _with_data(_protocol(arguments))
     device_named(protocol.device)
-    cells = make_plan(protocol)
+    cells = _shard(arguments, make_plan(protocol))
     executor = _executor(arguments, protocol, workers)
     with Store.create(arguments.store) as store:
         todo = driver.pending(store, cells, _statuses_to_retry(arguments.retry))
@@ -68,13 +72,28 @@ def _run(arguments: argparse.Namespace) -> int:
         progress = driver.Progress(len(todo), workers)
         finished = driver.drive(store, run, todo, executor, progress, machine["calibration_seconds"])
         store.end_run(run, "finished" if finished else "interrupted")
+        note = environment.speed_note(store.cells()["calibration_seconds"])
     if not finished:
         print("fsibench: stopped; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
+    if note is not None and protocol.seconds is not None:
+        print(note, file=sys.stderr)
     from fsibench.reports import terminal
 
     print(terminal.render(arguments.store))
     return FAILED if _any_failed(arguments.store, [cell.id for cell in cells]) else OK
+
+
+def _shard(arguments: argparse.Namespace, cells: list[Cell]) -> list[Cell]:
+    """The cells of the shard that was asked for; without a --store it gets one of its own."""
+    from fsibench.harness.shards import parse_shard
+
+    if arguments.shard is None:
+        arguments.store = arguments.store or DEFAULT_STORE
+        return cells
+    shard = parse_shard(arguments.shard)
+    arguments.store = arguments.store or shard.store(DEFAULT_STORE)
+    return shard.of(cells)
 
 
 def _protocol(arguments: argparse.Namespace) -> Protocol:
@@ -152,12 +171,12 @@ def _executor(arguments: argparse.Namespace, protocol: Protocol, workers: int) -
 
 
 def _limits(arguments: argparse.Namespace, protocol: Protocol, workers: int) -> Limits:
-    """Generous by default: three budgets and two minutes, and an equal share of 90 % of the memory."""
+    """Generous by default: `TIME_LIMIT_HELP` says how long, and an equal share of 90 % of the memory."""
     from fsibench.executors.base import Limits
     from fsibench.executors.local import physical_memory_mb
     from fsibench.harness.plan import parse_budget
 
-    seconds = None if protocol.seconds is None else 3.0 * protocol.seconds + 120.0
+    seconds = 600.0 + (protocol.steps or 0) if protocol.seconds is None else 3.0 * protocol.seconds + 120.0
     if arguments.time_limit:
         seconds = parse_budget(arguments.time_limit)
     if arguments.memory_limit is not None and not arguments.memory_limit > 0:

@@ -54,9 +54,14 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _merge(arguments: argparse.Namespace) -> int:
+    from fsibench.harness import environment
+
     with Store.create(arguments.store) as store:
         for other in arguments.others:
             print(f"{store.merge(other)} cells from {other}")
+        note = environment.speed_note(store.cells()["calibration_seconds"])
+    if note is not None:
+        print(note)
     return OK
 
 

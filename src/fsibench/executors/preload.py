@@ -11,7 +11,6 @@ import torch
 from fsibench import registry
 from fsibench.blocks.allocator import keep_freed_memory
 from fsibench.harness import identity
-from fsibench.harness import identity
 from fsibench.harness.plan import Cell, load_protocol, make_plan
 from fsibench.harness.runner import Emit, run_cell
 

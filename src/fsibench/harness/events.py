@@ -88,7 +88,7 @@ _KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in (Started
 def encode(cell: str, report: Report) -> str:
     """A report of the cell with this id, as one line of JSON."""
     # Default ASCII output: a lone surrogate in an exception text is escaped instead of failing on the way.
-    return json.dumps({"cell": cell, "kind": type(report).__name__.lower(), **dataclasses.asdict(report)})
+    return json.dumps({"cell": cell, "report": type(report).__name__.lower(), **dataclasses.asdict(report)})
 
 
 def decode(text: str | bytes) -> tuple[str, Report]:
@@ -97,7 +97,7 @@ def decode(text: str | bytes) -> tuple[str, Report]:
         content = json.loads(text)
         if _SURROGATE.search(text if isinstance(text, str) else text.decode()):
             content = _printable(content)
-        cell, kind = content.pop("cell"), _KINDS[content.pop("kind")]
+        cell, kind = content.pop("cell"), _KINDS[content.pop("report")]
         if kind is Evaluation:
             content["pit"] = tuple(content["pit"])
         report: Report = kind(**content)
