@@ -72,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
         progress = driver.Progress(len(todo), workers)
         finished = driver.drive(store, run, todo, executor, progress, machine["calibration_seconds"])
         store.end_run(run, "finished" if finished else "interrupted")
-        note = environment.speed_note(store.cells()["calibration_seconds"])
+        note = environment.speed_note(store.cells()["calibration_seconds"]) if finished else None
     if not finished:
         print("fsibench: stopped; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED

@@ -238,10 +238,11 @@ class Store:
             f" FROM evaluations e JOIN cells c ON c.id = e.cell {'WHERE e.final' if only_final else ''}"
             " ORDER BY c.started, c.id, e.step"
         )
+        metrics = self.metrics()  # before the rows: a driver may add columns between the two looks
         frame = self._frame(query)
         latest = frame.drop_duplicates([*COORDINATES], keep="last")["cell"]
         frame = frame[frame["cell"].isin(latest)]
-        return frame.loc[:, [*EXPORT_COLUMNS, *self.metrics()]].reset_index(drop=True)
+        return frame.loc[:, [*EXPORT_COLUMNS, *metrics]].reset_index(drop=True)
 
     def curve_chunks(self, size: int = 50_000) -> Iterator[list[tuple[Any, ...]]]:
         """Every evaluation as a row of `CURVE_COLUMNS` and metrics, by cell and step, in pieces that fit into memory."""
