@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
 
+from fsibench.data import Description
 from fsibench.data.sources.own import OwnTable, parse, split_reference
 from fsibench.data.sources.reading import FORMATS, PACKINGS, format_of, read_table
 from fsibench.errors import DataError, UsageError
@@ -60,6 +61,9 @@ class FileTable(OwnTable):
         )
         with read_table(Path(self.path), layout) as raw:
             self.write(staging, raw, self.target, self.origin())
+
+    def describe(self) -> Description:
+        return dataclasses.replace(super().describe(), source="your own file", available=Path(self.path).is_file())
 
     def location(self) -> str | None:
         return self.path if Path(self.path).is_file() else None

@@ -40,6 +40,8 @@ class PassportTable(TableDataset):
             licence=passport.licence,
             citation=passport.citation,
             note="; ".join(filter(None, [passport.note, passport.ethics])),
+            suite=passport.suite,
+            twin_share=passport.twin_share,
         )
 
     def content_hash(self) -> str:

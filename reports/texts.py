@@ -68,12 +68,17 @@ def score_text(cell: Mapping[str, float] | None) -> str:
     return f"{mean} ± {error}" + (" †" if cell["failed"] else "")
 
 
+def _machine(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the data cards, which a report shows elsewhere."""
+    return {key: value for key, value in environment.items() if key != "data"}
+
+
 def run_texts(run: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": run["id"],
         "started": run["started"],
         "outcome": run["outcome"],
         "command": shlex.join(run["command"]),
-        "environment": json.dumps(run["environment"], indent=1, ensure_ascii=False),
+        "environment": json.dumps(_machine(run["environment"]), indent=1, ensure_ascii=False),
         "protocol": json.dumps(run["protocol"], indent=1, ensure_ascii=False),
     }

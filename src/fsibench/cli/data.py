@@ -1,4 +1,4 @@
-"""`fsibench data`: bring data sets onto this machine, check every copy of them, say where they lie."""
+"""`fsibench data`: bring data sets onto this machine, check, describe and locate them, clean up after them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,17 @@ def add_parser(subparsers: Any) -> None:
     path = actions.add_parser("path", help="print where a data set lies, or the cache folder")
     path.add_argument("names", nargs="*", metavar="NAME")
     path.set_defaults(action=_path)
-    for action in (fetch, verify, path):
+    card = actions.add_parser("card", help="what a set is, where it is from, how its target is spread, what to mind")
+    card.add_argument("names", nargs="+", metavar="NAME", help="boston, openml:44959, ... or all that are here")
+    card.add_argument("--json", action="store_true", help="print JSON instead of text")
+    card.set_defaults(action=_card)
+    audit = actions.add_parser("audit", help="look for row numbers, copies of the target, twins, -999 and the like")
+    audit.add_argument("names", nargs="+", metavar="NAME")
+    audit.set_defaults(action=_audit)
+    clean = actions.add_parser("clean", help="remove prepared splits of large tables from the cache")
+    clean.add_argument("--all", action="store_true", dest="everything", help="remove cached tables and downloads too")
+    clean.set_defaults(action=_clean)
+    for action in (fetch, verify, path, card, audit, clean):
         action.add_argument("--mirror", type=Path, metavar="DIR", help="folder with data files by name")
     parser.set_defaults(handler=run)
 
@@ -82,6 +92,44 @@ def _path(arguments: argparse.Namespace) -> int:
         else:
             print(location)
     return FAILED if failed else 0
+
+
+def _card(arguments: argparse.Namespace) -> int:
+    import json
+
+    from fsibench.data.card import card, lines
+
+    chosen = _chosen(arguments.names)
+    if "all" in arguments.names:
+        chosen = [(name, dataset) for name, dataset in chosen if dataset.describe().available]
+    cards = [card(dataset) for _, dataset in chosen]
+    if arguments.json:
+        print(json.dumps(cards, indent=1))
+    else:
+        print("\n\n".join("\n".join([f"# {content['name']}", *lines(content)]) for content in cards))
+    return 0
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    """Findings are no failure: some are what a set is."""
+    from fsibench.data import TableDataset
+    from fsibench.data.audit import audit
+
+    for name, dataset in _chosen(arguments.names):
+        findings = audit(dataset) if isinstance(dataset, TableDataset) else []
+        if not findings:
+            print(f"{name}: nothing found")
+        for finding in findings:
+            print(f"{name}: {finding.kind}: {f'{finding.column}: ' if finding.column else ''}{finding.sentence}")
+    return 0
+
+
+def _clean(arguments: argparse.Namespace) -> int:
+    from fsibench.data.sources import cache
+
+    removed = cache.clean(everything=arguments.everything)
+    print(f"removed {removed / 1e6:.1f} MB from {cache.folder()}")
+    return 0
 
 
 def _chosen(names: list[str]) -> list[tuple[str, Any]]:

@@ -65,9 +65,10 @@ def _run(arguments: argparse.Namespace) -> int:
         again = len(driver.without_artifacts(store, cells))
         if again:
             print(f"{again} of them have scores and run again to keep {', '.join(protocol.keep)}", file=sys.stderr)
-        for sentence in left_out(protocol):
+        cards = _cards(protocol)
+        for sentence in [*left_out(protocol), *_audit_line(cards)]:
             print(sentence, file=sys.stderr)
-        machine = environment.describe()
+        machine = environment.describe() | {"data": cards}
         run = store.begin_run(_command(), _as_json(protocol), machine)
         progress = driver.Progress(len(todo), workers)
         finished = driver.drive(store, run, todo, executor, progress, machine["calibration_seconds"])
@@ -134,6 +135,25 @@ def _with_data(protocol: Protocol) -> Protocol:
     if not here:
         raise UsageError("none of the data sets can be had on this machine.")
     return dataclasses.replace(protocol, datasets=tuple(here))
+
+
+def _cards(protocol: Protocol) -> dict[str, Any]:
+    """The data card of each set: what an audit found, and for reports."""
+    from fsibench import registry
+    from fsibench.data.card import card
+
+    return {text: card(registry.dataset(text)) for text in protocol.datasets}
+
+
+def _audit_line(cards: dict[str, Any]) -> list[str]:
+    """What to mind about the data, in one line."""
+    from fsibench.data.audit import in_short
+
+    found = {text: in_short(card["audit"]) for text, card in cards.items() if card.get("audit")}
+    if not found:
+        return []
+    shown = "; ".join(f"{text} ({short})" for text, short in found.items())
+    return [f"audit of the data: {shown}. fsibench data audit NAME says more"]
 
 
 def _workers(requested: int | None) -> int:

@@ -84,6 +84,7 @@ class Description:
     citation: str = ""
     note: str = ""
     suite: str = ""
+    twin_share: float | None = None  # of test rows (90/10) with an equal row in training, where it is known
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,23 @@ def discard(target: Path) -> None:
         shutil.rmtree(grave, ignore_errors=True)
 
 
+def clean(*, everything: bool = False) -> int:
+    """Remove prepared splits, or all that can be fetched or made again; returns the number of bytes.
+
+    Runs that have mapped such a file keep it until they end. Tables that came from Python are nowhere else and stay.
+    """
+    removed = 0
+    for kind in ("prepared", *(("tables", "suites", "downloads", "staging", "removed") if everything else ())):
+        for place in sorted((folder() / kind).glob("*")):
+            with lock(f"prepared-{place.name}" if kind == "prepared" else place.name):
+                removed += sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+                if kind == "removed":
+                    shutil.rmtree(place, ignore_errors=True)
+                else:
+                    discard(place)
+    return removed
+
+
 def _flush_to_disk(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())

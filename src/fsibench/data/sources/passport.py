@@ -57,6 +57,9 @@ class Passport:
     begins: str = ""  # without a sha256: short hash of the first rows, where at least those are known
     variants: Mapping[str, str] = field(default_factory=dict)  # sha256 of near copies in circulation, and what they are
     sources: tuple[Source, ...] = ()
+    suite: str = ""  # "development": for choosing defaults, in no reported table
+    twins: int | None = None  # rows that repeat another
+    twin_share: float | None = None  # of test rows with an equal row in training, mean over the splits of `standard`
     licence: str = ""
     citation: str = ""
     note: str = ""

@@ -1,0 +1,91 @@
+"""Data cards: what a set is, where it is from, what may be done with it, how its target is spread, what an audit finds."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from fsibench.data.audit import columns, twin_findings, twins_across
+from fsibench.data.splits import NUM_SPLITS
+from fsibench.data.tables import Dataset, Table, TableDataset
+
+BINS = 20
+LARGE_ROWS = 100_000  # beyond it twins are counted in one split instead of all
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def card(dataset: Dataset) -> dict[str, Any]:
+    """The card as plain JSON-able values; the data must be on this machine."""
+    found = dataclasses.asdict(dataset.describe())
+    del found["twin_share"]  # counted here
+    if not isinstance(dataset, TableDataset):
+        return found
+    table = dataset.rows()
+    few = 1 if table.keys or len(table) > LARGE_ROWS else min(NUM_SPLITS, dataset.num_splits("standard"))
+    twins = twins_across(dataset, table, "standard", tuple(range(few)))
+    findings = columns(table) + twin_findings(twins)
+    return found | {
+        "rows": len(table),
+        "inputs": len(table.columns),
+        "target_values": _summary(table),
+        "nominal": {name: len(labels) for name, labels in table.levels.items()},
+        "missing": _missing(table),
+        "twins": None if twins is None else dataclasses.asdict(twins),
+        "audit": [dataclasses.asdict(finding) for finding in findings],
+    }
+
+
+def _summary(table: Table) -> dict[str, Any]:
+    y = np.asarray(table.y)
+    counts, edges = np.histogram(y, bins=BINS)
+    return {
+        "mean": float(y.mean()),
+        "sd": float(y.std()),
+        "min": float(y.min()),
+        "max": float(y.max()),
+        "distinct": len(np.unique(y)),
+        "histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
+    }
+
+
+def _missing(table: Table) -> dict[str, int]:
+    counts = [int(np.isnan(table.x[:, place]).sum()) for place in range(table.x.shape[1])]
+    return {name: count for name, count in zip(table.columns, counts, strict=True) if count}
+
+
+def lines(content: dict[str, Any]) -> list[str]:
+    """A card for reading, as `label: text` lines."""
+    pairs = [
+        ("size", f"{content['rows']:,} rows, {content['inputs']} inputs"),
+        *((key, content[key]) for key in ("source", "licence", "citation", "note", "suite")),
+        ("target", content["target"] + (f" {_spread(content['target_values'])}" if "target_values" in content else "")),
+    ]
+    if content.get("nominal"):
+        pairs.append(("nominal", ", ".join(f"{name} ({count} labels)" for name, count in content["nominal"].items())))
+    if content.get("missing"):
+        pairs.append(("missing", ", ".join(f"{name} ({count} rows)" for name, count in content["missing"].items())))
+    if "audit" in content:
+        twins = content["twins"]
+        pairs.append(("twins", "not counted, the table is large" if twins is None else show_twins(**twins)))
+        others = [finding for finding in content["audit"] if finding["kind"] != "twins"]
+        pairs.append(("audit", "; ".join(_sentence(finding) for finding in others) or "nothing found"))
+    return [f"{label}: {text}" for label, text in pairs if text]
+
+
+def show_twins(repeats: int, share: float) -> str:
+    if not repeats:
+        return "none"
+    return f"{repeats:,} rows repeat another; {100 * share:.2g} % of test rows (90/10) have a twin in training"
+
+
+def _sentence(finding: dict[str, str]) -> str:
+    return f"{finding['column']}: {finding['sentence']}"
+
+
+def _spread(values: dict[str, Any]) -> str:
+    counts = values["histogram"]["counts"]
+    bars = "".join(_BARS[-(-8 * count // max(counts))] for count in counts)
+    shown = f"mean {values['mean']:.6g}, sd {values['sd']:.6g}, {values['distinct']:,} different values"
+    return f"({shown}) {values['min']:.4g} |{bars}| {values['max']:.4g}"
