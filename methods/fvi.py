@@ -42,7 +42,7 @@ from fsibench.blocks.likelihoods import LOG_2PI, noise_variance
 from fsibench.blocks.networks import MLP
 from fsibench.blocks.priors import Prior, make_prior, prior_class
 from fsibench.blocks.training import Optimiser, Schedule, leaf
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
 # ν's variance relative to the prior's: below it the generator's covariance would be singular.
@@ -56,6 +56,15 @@ class FVI(Method):
     name: ClassVar[str] = "fvi"
     paper: ClassVar[str] = "Ma and Hernández-Lobato, Functional VI based on stochastic process generators, NeurIPS 2021"
     note: ClassVar[str] = "reconstruction"
+    search: ClassVar[Space] = {
+        "num_basis": (50, 100, 200),
+        "prior_share": Between(0.2, 0.8),
+        "num_draws": (32, 64, 128),
+        "prior_learning_rate": Between(1e-3, 1e-2, log=True),
+        "batch_size": (50, 100, 200),
+        "learning_rate": Between(1e-3, 3e-2, log=True),
+        "initial_log_noise": Between(-4.0, 0.0),
+    }
 
     prior: str = "bnn"  # any name of `blocks.priors`
     fit_prior: bool = True  # its parameters by evidence, before stage one; else they stay at their start

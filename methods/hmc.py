@@ -46,7 +46,7 @@ from fsibench.blocks.networks import Nonlinearity
 from fsibench.blocks.priors import BNNPrior, make_prior
 from fsibench.blocks.training import warm_up
 from fsibench.blocks.weight_posterior import BayesianNetwork, IntegratedNetwork, Spreads
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.errors import Diverged, UsageError
 from fsibench.predictive import Predictive
 
@@ -68,6 +68,14 @@ class HMC(Method):
             "num_iterations": 10_000, "warm_up": 0.0, "start_steps": 0, "output_layer": "sampled",
         },
     }  # fmt: skip
+    search: ClassVar[Space] = {
+        "num_chains": (4, 8, 16),
+        "warm_up": Between(0.1, 0.6),
+        "annealing": Between(0.0, 0.8),
+        "start_steps": (100, 300, 1000),
+        "target_acceptance": Between(0.6, 0.9),
+        "max_leapfrog": (64, 128, 256),
+    }
 
     hierarchical: bool = True  # scales per layer and per input are sampled with the weights
     fit_prior: bool = False  # means and scales of all weights by evidence, before sampling; needs hierarchical=false
