@@ -5,23 +5,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fsibench.contract import Budget, Data, Method, Posterior
-    from fsibench.data.sources.adding import add_table
+    from fsibench.api import Model, fit, load
+    from fsibench.cli.calls import report, run
+    from fsibench.contract import Budget, Data, Meter, Method, Posterior
     from fsibench.errors import Diverged, UsageError
     from fsibench.predictive import Predictive
 
 __version__ = "0.1.0"
-__all__ = ["Budget", "Data", "Diverged", "Method", "Posterior", "Predictive", "UsageError", "__version__", "add_table"]
+__all__ = [
+    "Budget",
+    "Data",
+    "Diverged",
+    "Meter",
+    "Method",
+    "Model",
+    "Posterior",
+    "Predictive",
+    "UsageError",
+    "__version__",
+    "fit",
+    "load",
+    "report",
+    "run",
+]
 
 _HOME = {
     "Budget": "contract",
     "Data": "contract",
+    "Meter": "contract",
     "Method": "contract",
     "Posterior": "contract",
     "Predictive": "predictive",
     "Diverged": "errors",
     "UsageError": "errors",
-    "add_table": "data.sources.adding",
+    "Model": "api",
+    "fit": "api",
+    "load": "api",
+    "report": "cli.calls",
+    "run": "cli.calls",
 }
 
 
@@ -32,3 +53,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     return getattr(importlib.import_module(f"fsibench.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

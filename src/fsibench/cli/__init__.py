@@ -65,6 +65,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one command, for calls from Python."""
+    commands = _Parser(prog="fsibench").add_subparsers()
+    importlib.import_module(f"{__name__}.{name}").add_parser(commands)
+    found: argparse.ArgumentParser = commands.choices[name]
+    return found
+
+
 def _command_modules() -> Iterator[ModuleType]:
     """Every module of this folder that adds a parser, then those of installed plugins."""
     for info in pkgutil.iter_modules(__path__):

@@ -1,0 +1,158 @@
+"""`fsibench.fit` and its model, runs and results from Python: in the user's own units, one sentence per mistake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+import fsibench
+from fsibench.progress import Bar
+
+mpl.use("Agg")
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-50.0, 80.0, (150, 2))
+Y = 1e4 + 30.0 * X[:, 0] - 10.0 * X[:, 1] + 200.0 * RNG.standard_normal(150)
+
+
+@pytest.fixture(scope="module")
+def model() -> fsibench.Model:
+    return fsibench.fit("linear", X, Y, steps=1, progress=False)
+
+
+def test_predictions_are_in_the_units_of_the_table(model: fsibench.Model) -> None:
+    mean, sd = model.predict([[0.0, 0.0], [10.0, -10.0]], return_std=True)
+    # Standard errors: 200 / sqrt(150) at the centre of the rows, a little more beside it.
+    assert mean == pytest.approx([1e4, 1e4 + 400.0], abs=120.0)
+    assert sd == pytest.approx([200.0, 200.0], rel=0.2)
+    assert model.predict([[0.0, 0.0]]).shape == (1,)
+
+
+def test_quantiles_samples_and_draws_agree_with_the_predictive(model: fsibench.Model) -> None:
+    new = X[:5]
+    mean, sd = model.predict(new, return_std=True)
+    quantiles = model.quantile(new, [0.05, 0.5, 0.95])
+    assert quantiles.shape == (5, 3)
+    expected = stats.norm(mean[:, None], sd[:, None]).ppf([0.05, 0.5, 0.95])
+    assert quantiles == pytest.approx(expected, rel=1e-5)  # predictions of the method itself are float32
+    assert model.sample(new, 4000).std(0) == pytest.approx(sd, rel=0.1)
+    draws = model.draw(new, 500)
+    assert draws.shape == (500, 5)
+    assert (draws.std(0) < 0.5 * sd).all()  # functions, without noise
+    assert model.predictive(new).log_prob(torch.from_numpy(mean)).numpy() == pytest.approx(stats.norm(0, sd).logpdf(0))
+
+
+def test_scores_are_those_of_the_harness(model: fsibench.Model) -> None:
+    scores = model.score(X, Y)
+    assert scores["rmse"] == pytest.approx(float(np.sqrt(np.mean((model.predict(X) - Y) ** 2))))
+    assert {"ll", "crps", "calibration"} <= set(scores)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [np.asarray, torch.from_numpy, pd.DataFrame, lambda values: values.tolist()],
+    ids=["numpy", "torch", "pandas", "lists"],
+)
+def test_tables_come_as_numpy_pandas_torch_or_lists(convert: Any, model: fsibench.Model) -> None:
+    targets = pd.Series(Y) if convert is pd.DataFrame else convert(Y)
+    again = fsibench.fit("linear", convert(X.copy()), targets, steps=1, progress=False)
+    assert again.predict(convert(X.copy())) == pytest.approx(model.predict(X))
+
+
+def test_steps_and_a_seed_repeat_bit_for_bit_and_another_seed_does_not() -> None:
+    first, second, other = (
+        fsibench.fit("bbb", X, Y, steps=20, seed=seed, progress=False).predict(X) for seed in (1, 1, 2)
+    )
+    assert (first == second).all()
+    assert (first != other).any()
+
+
+def test_a_fit_stops_after_its_seconds_and_keeps_a_trace() -> None:
+    model = fsibench.fit("bbb[batch_size=20]", X, Y, seconds=0.4, progress=False)
+    trace = model.trace
+    assert list(trace.columns[:2]) == ["step", "seconds"]
+    assert trace["seconds"].iloc[-1] >= 0.4
+    assert trace["step"].is_monotonic_increasing
+    assert "noise" in trace
+    assert "steps" in repr(model)
+
+
+def test_a_method_may_be_a_class_or_an_instance(model: fsibench.Model) -> None:
+    for method in (type(model.method), model.method):
+        assert fsibench.fit(method, X, Y, steps=1, progress=False).predict(X) == pytest.approx(model.predict(X))
+
+
+def test_one_input_may_come_flat_and_is_plotted(model: fsibench.Model) -> None:
+    flat = fsibench.fit("linear", X[:, 0], Y, steps=1, progress=False)
+    axes = flat.plot()
+    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"90 % of y", "50 % of y", "median"}
+    assert flat.plot(np.linspace(0, 1, 5), ax=axes) is axes
+    with pytest.raises(fsibench.UsageError, match="plot is for tables with one input; this one has 2"):
+        model.plot()
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: fsibench.fit("liner", X, Y), "did you mean 'linear'"),
+        (lambda: fsibench.fit(7, X, Y), "method must be a name such as 'bbb'"),
+        (lambda: fsibench.fit("linear", X, Y[:-1]), "one number for each of the 150 rows of X; got shape (149,)"),
+        (lambda: fsibench.fit("linear", X[None], Y), "X must be a table of rows and columns"),
+        (lambda: fsibench.fit("linear", [["a"], ["b"]], [1, 2]), "X must hold numbers only"),
+        (lambda: fsibench.fit("linear", X, np.where(Y > 1e4, np.nan, Y)), "missing or infinite values"),
+        (lambda: fsibench.fit("linear", X, Y, seconds=-1), "a budget must be positive"),
+        (lambda: fsibench.fit("linear", X, Y, seconds=1, steps=1), "exactly one of them"),
+        (lambda: fsibench.fit("linear", X, Y, steps=1).predict(X[:, :1]), "X has 1 columns; the model was fitted to 2"),
+        (lambda: fsibench.fit("linear", X, Y, steps=1).quantile(X, [1.5]), "between 0 and 1"),
+        (
+            lambda: fsibench.fit("linear", pd.DataFrame(X, columns=["a", "b"]), Y, steps=1).predict(
+                pd.DataFrame(X, columns=["b", "a"])
+            ),
+            "the model was fitted to ['a', 'b'], in this order",
+        ),
+        (lambda: fsibench.run("smoke", metods=["linear"]), "did you mean 'methods'"),
+        (lambda: fsibench.run("smokee"), "did you mean 'smoke'"),
+        (lambda: fsibench.load("absent.sqlite"), "there is no store"),
+    ],
+)
+def test_every_mistake_is_one_sentence(call: Any, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(fsibench.UsageError) as caught:
+        call()
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bar_is_shown_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    fsibench.fit("bbb", X, Y, steps=30, progress=True)
+    shown = capsys.readouterr().err
+    assert "bbb [##############################] 100%  30 steps" in shown
+    assert shown.endswith("\n")
+    with Bar("nothing", shown=None) as bar:  # not a terminal
+        bar.show(0.5, "")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_its_results_and_its_report_from_python(tmp_path: Path) -> None:
+    store = tmp_path / "s.sqlite"
+    frame = fsibench.run("smoke", store=store, methods=["constant", "linear"], datasets=["yacht"], executor="inline")
+    assert sorted(frame["entry"]) == ["constant", "linear"]
+    assert (frame["final"] == 1).all()
+    assert len(fsibench.load(store, curves=True)) >= len(frame)
+    index = fsibench.report(store, out=tmp_path / "site", figures="none")
+    assert "linear" in index.read_text()
+
+
+def test_the_public_names_are_listed_and_cost_no_torch() -> None:
+    assert {"fit", "run", "load", "report", "Method", "Predictive"} <= set(dir(fsibench)) == set(fsibench.__all__)
+    assert all(getattr(fsibench, name) is not None for name in dir(fsibench))
+    code = "import sys, fsibench; dir(fsibench); assert not {'torch', 'numpy', 'pandas'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
