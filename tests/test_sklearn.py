@@ -15,7 +15,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fsibench.sklearn import FunctionSpaceRegressor
 
-
 CHECKED = [FunctionSpaceRegressor("linear", steps=1), FunctionSpaceRegressor("bbb[batch_size=50]", steps=100)]
 
 
