@@ -8,7 +8,7 @@ from fsibench.blocks.allocator import keep_freed_memory
 from fsibench.harness import step_costs
 
 # What has a limit, and the defaults that are not among them.
-ENTRIES = (*step_costs.LIMITS, "vip", "fbnn")
+ENTRIES = (*step_costs.LIMITS, "vip", "vip_collapsed", "fbnn", "fbnn_moments")
 
 
 class Step:

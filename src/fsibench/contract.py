@@ -119,6 +119,11 @@ class Budget:
     def exhausted(self) -> bool:
         return self.fraction >= 1.0
 
+    @property
+    def in_last_pull(self) -> bool:
+        """Asked at the end of a pull, before its `yield`: whether the budget ends with it."""
+        return self.exhausted if self.steps is None else self.steps_done + 1 >= self.steps
+
 
 class Meter:
     """Counts for a budget: whoever pulls `fit` starts, stops and counts; the method gets `budget`, which only reads.

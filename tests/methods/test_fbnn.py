@@ -11,11 +11,10 @@ from torch import Tensor
 from fsibench import checks
 from fsibench.blocks.gaussian import factor, gaussian_kl
 from fsibench.blocks.kernels import GaussianProcess, rbf
-from fsibench.blocks.networks import sampled_hidden
-from fsibench.blocks.priors import BNNPrior
-from fsibench.contract import Budget, Data
+from fsibench.blocks.priors import GaussianProcessPrior
+from fsibench.contract import Budget, Data, Meter
 from fsibench.errors import UsageError
-from fsibench.methods.fbnn import FBNN, FunctionalNetwork
+from fsibench.methods.fbnn import FBNN, SteinNetwork
 
 
 def wave(num_rows: int, seed: int = 0) -> Data:
@@ -24,9 +23,9 @@ def wave(num_rows: int, seed: int = 0) -> Data:
     return Data(x, torch.sin(2.0 * x[:, 0]) + 0.1 * torch.randn(num_rows, generator=generator))
 
 
-def fitted(data: Data, steps: int, **options: object) -> FunctionalNetwork:
+def fitted(data: Data, steps: int, **options: object) -> SteinNetwork:
     posterior = checks.fit(FBNN(**options), data, steps)
-    assert isinstance(posterior, FunctionalNetwork)
+    assert isinstance(posterior, SteinNetwork)
     return posterior
 
 
@@ -63,44 +62,50 @@ def test_with_exact_scores_the_surrogate_has_the_gradient_of_the_closed_form_kl(
         assert ours.numpy() == pytest.approx(theirs.numpy(), abs=0.02 * float(theirs.abs().max()) + 0.02)
 
 
-def network(data: Data, **options: object) -> FunctionalNetwork:
+def network(data: Data, **options: object) -> SteinNetwork:
     """An untrained posterior with its prior."""
     method, generator = FBNN(**options), torch.Generator().manual_seed(0)
-    return FunctionalNetwork(method, data, method.make_prior(data, Budget(steps=1), generator), generator)
+    return SteinNetwork(method, data, method.make_prior(data, Budget(steps=1), generator), generator)
 
 
-def test_the_gaussian_kl_vanishes_when_q_is_the_prior() -> None:
-    data = wave(30)
-    model = network(data, prior_scale=1.0, num_networks=2000)
-    assert isinstance(model.prior, BNNPrior)
-    far = model.gaussian_terms(data, data.x, torch.Generator().manual_seed(1))[1].item()
+def gp_prior() -> GaussianProcessPrior:
+    """The prior whose process is `unit_process()`."""
+    prior = GaussianProcessPrior(1, torch.Generator().manual_seed(0))
     with torch.no_grad():
-        for ours, theirs in zip(model.parameters, model.prior.parameters, strict=False):
-            ours.copy_(theirs)
-    kl = model.gaussian_terms(data, data.x, torch.Generator().manual_seed(1))[1].item()
-    assert 0.0 <= kl < 0.5  # 30 points; what remains is the error of 2,000 draws
-    assert far > 10.0
+        prior.log_scales.copy_(torch.tensor([math.log(0.7), 0.0]))
+    return prior
 
 
-def test_the_gaussian_terms_of_a_linear_model_are_closed_forms() -> None:
-    # hidden layers without noise: f = h w + b with w ~ N(μ, diag σ²), against a Gaussian process
-    data = wave(8)
-    method = FBNN(prior="gp", num_networks=3, injected_noise=0.3, initial_log_noise=-1.0)
-    model = FunctionalNetwork(method, data, unit_process(), torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        model.log_scales[:-50] = -30.0
-        model.biases[-1] = 0.4
-    h = sampled_hidden(data.x, model.means[None, :-50], model.biases, model.widths)[0].detach().double()  # [8, 50]
-    mean = h @ model.means[-50:].detach().double() + 0.4
-    covariance = (h * (2.0 * model.log_scales[-50:]).exp().detach().double()) @ h.mT
-    identity = torch.eye(8, dtype=torch.float64)
-    L_p = factor(rbf(data.x.double(), data.x.double(), 0.7) + 0.09 * identity)
-    expected = gaussian_kl(mean, factor(covariance + 0.09 * identity), torch.zeros_like(mean), L_p)
-    noise = math.exp(-1.0) + 1e-6
-    fit = -0.5 * (math.log(2.0 * math.pi * noise) + ((data.y - mean).square() + covariance.diagonal()) / noise)
-    data_term, kl = model.gaussian_terms(data, data.x, torch.Generator())
-    assert kl.item() == pytest.approx(expected.item(), rel=1e-4)
-    assert data_term.item() == pytest.approx(fit.mean().item(), rel=1e-4)
+def test_the_surrogate_of_the_network_has_the_gradient_of_the_closed_form_kl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A linear q and a GP prior: with the exact score of q, `kl_surrogate` is differentiated to the gradient of the KL."""
+    x, g = torch.linspace(-1.0, 1.0, 4)[:, None], 0.3
+    data = Data(x, x[:, 0])
+    options = FBNN(prior="gp", injected_noise=g, hidden_layers=0, initial_log_scale=-0.5)
+    model = SteinNetwork(options, data, gp_prior(), torch.Generator().manual_seed(0))
+
+    # f = x w + b with w ~ N(m, s²): a Gaussian of rank one, and g²I
+    def moments() -> tuple[Tensor, Tensor]:
+        scale = model.q.log_scales.exp()
+        covariance = (x * scale) @ (x * scale).mT + g**2 * torch.eye(4)
+        return x[:, 0] * model.q.means + model.q.biases, covariance
+
+    mean, covariance = moments()
+    L_p = factor(rbf(x.double(), x.double(), 0.7) + g**2 * torch.eye(4, dtype=torch.float64))
+    zero = torch.zeros(4, dtype=torch.float64)
+    exact = torch.autograd.grad(gaussian_kl(mean.double(), factor(covariance.double()), zero, L_p), model.q.parameters)
+
+    def exact_score(f: Tensor) -> Tensor:
+        with torch.no_grad():
+            mean, covariance = moments()
+            score: Tensor = -torch.linalg.solve(covariance.double(), (f - mean).double().mT).mT
+            return score
+
+    monkeypatch.setattr(model, "posterior_score", exact_score)
+    stream = torch.Generator().manual_seed(1)
+    f = model.q.functions(x, model.q.draw_noise(200_000, stream))
+    estimate = torch.autograd.grad(model.kl_surrogate(f, x, stream), model.q.parameters)
+    for ours, theirs in zip(estimate, exact, strict=True):
+        assert ours.numpy() == pytest.approx(theirs.numpy(), rel=0.05, abs=0.1)
 
 
 @pytest.mark.slow
@@ -108,8 +113,8 @@ def test_far_from_the_data_the_spread_grows_to_that_of_the_gaussian_process_prio
     generator = torch.Generator().manual_seed(1)
     x = 2.0 * torch.rand(20, 1, generator=generator) - 1.0
     data = Data(x, torch.sin(2.0 * x[:, 0]) + 0.1 * torch.randn(20, generator=generator))
-    options = FBNN(prior="gp", score="whitened", kl_weight="data", num_random=20, initial_log_scale=-2.0)
-    model = FunctionalNetwork(options, data, unit_process(), torch.Generator().manual_seed(0))
+    options = FBNN(prior="gp", score="whitened", num_random=20, initial_log_scale=-2.0)
+    model = SteinNetwork(options, data, gp_prior(), torch.Generator().manual_seed(0))
     model.low, model.high = torch.tensor([-3.0]), torch.tensor([3.0])  # the prior is to be met outside the data
     optimiser = torch.optim.Adam(model.parameters, lr=1e-2)
     stream = torch.Generator().manual_seed(3)
@@ -123,13 +128,10 @@ def test_far_from_the_data_the_spread_grows_to_that_of_the_gaussian_process_prio
     assert right == pytest.approx(1.0, abs=0.35)
 
 
-@pytest.mark.parametrize("random_points", ["uniform", "perturbed"])
-def test_measurement_points_stay_within_the_range_of_the_training_inputs(random_points: str) -> None:
+def test_measurement_points_stay_within_the_range_of_the_training_inputs() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(50, 3, generator=generator) * torch.tensor([1.0, 10.0, 0.1])
-    options = FBNN(num_random=500, random_points=random_points)
-    prior = options.make_prior(Data(x, x[:, 0]), Budget(steps=1), generator)
-    points = FunctionalNetwork(options, Data(x, x[:, 0]), prior, generator).random_points(generator)
+    points = network(Data(x, x[:, 0])).random_points(500, generator)
     assert points.shape == (500, 3)
     assert bool((points >= x.amin(0)).all()) and bool((points <= x.amax(0)).all())  # noqa: PT018
     assert bool((points.amax(0) - points.amin(0) > 0.8 * (x.amax(0) - x.amin(0))).all())
@@ -148,8 +150,8 @@ def test_the_kl_weighs_as_much_as_the_option_says() -> None:
 
 
 def test_options_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="num_networks must be at least 2"):
-        FBNN(num_networks=1)
+    with pytest.raises(ValueError, match="num_draws must be at least 2"):
+        FBNN(num_draws=1)
     with pytest.raises(UsageError, match="above 0"):
         FBNN(prior_scale=-1.0)
     with pytest.raises(UsageError, match="give one"):
@@ -159,19 +161,34 @@ def test_options_that_make_no_sense_are_refused() -> None:
 def test_functions_are_drawn_with_one_weight_vector_each() -> None:
     model = fitted(wave(20), 2)
     x = torch.tensor([[0.3], [0.3], [1.0]])
-    f: Tensor = model.functions(x, 50, torch.Generator().manual_seed(0)).detach()
+    f = model.draw(x, 50, torch.Generator().manual_seed(0))
     assert f[:, 0].numpy() == pytest.approx(f[:, 1].numpy(), abs=1e-6)
     assert f[:, 0].std().item() > 0.01
 
 
-@pytest.mark.parametrize(("prior", "score"), [("bnn", "faithful"), ("gp", "whitened")])
+def test_the_noise_stays_above_its_floor() -> None:
+    model = fitted(wave(20), 30, smallest_noise=0.5, initial_log_noise=-3.0)
+    assert float(model.trace()["noise"]) >= 0.5
+
+
+def test_training_ends_after_its_epochs() -> None:
+    pulls = list(Meter(steps=100).pulls(FBNN(max_epochs=3, batch_size=10), wave(25), torch.Generator()))
+    assert len(pulls) == 9
+
+
+def test_only_the_network_prior_answers_for_the_published_column() -> None:
+    assert FBNN().published_column() == "fBNN_BNN"
+    assert FBNN(prior="gp").published_column() == ""
+
+
+@pytest.mark.parametrize(("prior", "score"), [("bnn", "spectral"), ("gp", "whitened")])
 def test_it_learns_half_a_wave(prior: str, score: str) -> None:
     def half_wave(seed: int) -> Data:
         data = wave(60, seed)
         return Data(data.x, torch.sin(data.x[:, 0]) + 0.1 * data.y)
 
     train, test = half_wave(0), half_wave(1)
-    model = fitted(train, 250, prior=prior, score=score, kl_weight="data", learning_rate=1e-2)
+    model = fitted(train, 250, prior=prior, score=score, learning_rate=1e-2)
     reached = model.predict(test.x, torch.Generator().manual_seed(0)).log_prob(test.y).mean().item()
     constant = torch.distributions.Normal(train.y.mean(), train.y.std()).log_prob(test.y).mean().item()
     assert reached > constant + 0.7

@@ -1,4 +1,4 @@
-"""VIP: energy against quadrature, the linear model against exact Gaussian processes, the options it offers."""
+"""VIP: energy against quadrature, the linear model against its exact posterior, the regularisers, what is chosen."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from fsibench import checks
 from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.gaussian import standard_kl
-from fsibench.blocks.kernels import GaussianProcess
-from fsibench.blocks.networks import DropoutMasks
-from fsibench.blocks.priors import Prior
-from fsibench.contract import Data
+from fsibench.blocks.linear_process import MomentPosterior
+from fsibench.contract import Budget, Data, Meter
 from fsibench.errors import UsageError
-from fsibench.methods.gp import GPPosterior
-from fsibench.methods.vip import VIP, LinearisedProcess, released_energy
+from fsibench.methods.vip import VIP, Choice, VariationalProcess, released_energy
 
 
 def wave(num_rows: int, seed: int = 0) -> Data:
@@ -27,10 +23,14 @@ def wave(num_rows: int, seed: int = 0) -> Data:
     return Data(x, torch.sin(2.0 * x[:, 0]) + 0.1 * torch.randn(num_rows, generator=generator))
 
 
-def fitted(data: Data, steps: int, **options: object) -> LinearisedProcess:
+def fitted(data: Data, steps: int, **options: object) -> MomentPosterior:
     posterior = checks.fit(VIP(**options), data, steps)
-    assert isinstance(posterior, LinearisedProcess)
+    assert isinstance(posterior, MomentPosterior)
     return posterior
+
+
+def untrained(data: Data, **options: object) -> VariationalProcess:
+    return VariationalProcess(VIP(**options), data, torch.Generator().manual_seed(0))
 
 
 def expected_power(y: float, mean: float, variance: float, noise: float, alpha: float) -> float:
@@ -74,142 +74,146 @@ def test_the_released_energy_prefers_far_too_little_noise() -> None:
 
 def test_the_kl_of_q_vanishes_at_the_prior() -> None:
     assert standard_kl(torch.zeros(4), torch.eye(4)).item() == 0.0
-    assert fitted(wave(20), 1, basis="fixed", num_functions=5).trace()["kl"] == pytest.approx(0.0, abs=0.01)
-
-
-class RandomFeatures(Prior):
-    """Functions of an RBF process as √(2/F) Σ cos(ωᵀx + b) w: a prior whose exact posterior is known."""
-
-    def __init__(self, lengthscale: float) -> None:
-        self.lengthscale = lengthscale
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        return []
-
-    def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
-        shape = (num_draws, 3, 200)
-        noise = torch.randn(shape, generator=generator)
-        noise[:, 1] = 2.0 * math.pi * torch.rand(num_draws, 200, generator=generator)
-        return noise
-
-    def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
-        frequency, phase, weight = noise.unbind(1)  # [S, F]
-        waves = torch.cos(x[:, 0] * frequency[..., None] / self.lengthscale + phase[..., None])  # [S, F, N]
-        return math.sqrt(2.0 / 200) * (weight[..., None] * waves).sum(1)
-
-
-def test_with_many_functions_of_a_gaussian_process_predictions_are_those_of_the_process() -> None:
-    data = wave(40)
-    model = LinearisedProcess(VIP(num_test_bases=1, num_test_functions=2000), data, torch.Generator().manual_seed(0))
-    model.prior = RandomFeatures(0.7)
-    model.bases = [model.prior.draw_noise(2000, torch.Generator().manual_seed(1))]
-    with torch.no_grad():
-        model.log_noise.fill_(math.log(0.01))
-    process = GaussianProcess(torch.tensor([0.7]).double(), torch.tensor(1.0).double(), model.noise.detach().double())
-    x = torch.linspace(-2.0, 2.0, 50)[:, None]
-    exact = GPPosterior(process, data, 0.0).predict(x, torch.Generator())
-    ours = model.predict(x, torch.Generator())
-    truth = torch.sin(2.0 * x[:, 0])
-    errors = [(predictive.mean - truth).square().mean().sqrt().item() for predictive in (ours, exact)]
-    assert errors[0] == pytest.approx(errors[1], rel=0.02)
-    assert ours.variance.sqrt().numpy() == pytest.approx(exact.variance.sqrt().numpy(), rel=0.15)
-
-
-def test_the_collapsed_objective_is_the_density_of_the_targets() -> None:
-    data = wave(12)
-    options = VIP(hyperprior_means=0.0, hyperprior_scales=0.0, num_functions=7, output_layer="sampled")
-    model = LinearisedProcess(options, data, torch.Generator().manual_seed(0))
-    noise = model.prior.draw_noise(7, torch.Generator().manual_seed(5))
-    value = model.objective(data, torch.Generator().manual_seed(5)).item()
-    f = model.prior.functions(data.x, noise).double()
-    covariance = torch.cov(f.mT) + model.noise.double() * torch.eye(12, dtype=torch.float64)
-    dense = torch.distributions.MultivariateNormal(f.mean(0), covariance).log_prob(data.y.double())
-    assert value == pytest.approx(dense.item(), rel=1e-4)
-
-
-def test_integrating_the_output_layer_keeps_the_covariance_and_scatters_less() -> None:
-    data = wave(12)
-
-    def covariances(output_layer: str) -> Tensor:
-        """Of 300 sets of 40 functions or networks each: [300, 12, 12]."""
-        model = LinearisedProcess(VIP(output_layer=output_layer), data, torch.Generator().manual_seed(0))
-        stream = torch.Generator().manual_seed(1)
-        with torch.no_grad():
-            sets = [model.features(data.x, model.prior.draw_noise(40, stream))[1].double() for _ in range(300)]
-        return torch.stack([features @ features.mT for features in sets])
-
-    integrated, sampled = covariances("integrated"), covariances("sampled")
-    difference = integrated.mean(0) - sampled.mean(0)
-    assert difference.norm().item() < 0.05 * sampled.mean(0).norm().item()
-    assert integrated.var(0).mean().item() < 0.5 * sampled.var(0).mean().item()
+    assert untrained(wave(20)).kl().item() == pytest.approx(0.0, abs=1e-6)
 
 
 def test_q_approaches_the_exact_linear_posterior_when_only_q_is_trained() -> None:
     # α = 0: the evidence bound is maximal at the exact posterior.
     data = wave(30)
-    options = VIP(basis="fixed", alpha=0.0, num_functions=6, prediction="q", hyperprior_means=0.0, hyperprior_scales=0.0)
-    model = LinearisedProcess(options, data, torch.Generator().manual_seed(0))
+    model = untrained(data, alpha=0.0, num_draws=6, prediction="q", regulariser="none")
     optimiser = torch.optim.Adam([model.q_mean, model.q_factor], lr=0.05)
     for step in range(1500):
         optimiser.param_groups[0]["lr"] = 0.05 * (1.0 - step / 1500)
         optimiser.zero_grad()
-        (-model.objective(data, torch.Generator())).backward()
+        (-model.objective(data)).backward()
         optimiser.step()
-    exact = LinearisedProcess(VIP(basis="fixed", num_functions=6, prediction="exact"), data, torch.Generator())
-    exact.prior, exact.bases, exact.log_noise = model.prior, model.bases, model.log_noise
-    x = torch.linspace(-2.0, 2.0, 9)[:, None]
-    ours, theirs = model.predict(x, torch.Generator()), exact.predict(x, torch.Generator())
+    x, choice = torch.linspace(-2.0, 2.0, 9)[:, None], Choice(model.noise.item(), 0.0, 1)
+    ours = model.posterior(data, choice).predict(x, torch.Generator())
+    exact = untrained(data, num_draws=6)
+    exact.prior, exact.basis = model.prior, model.basis
+    theirs = exact.posterior(data, choice).predict(x, torch.Generator())
     assert ours.mean.numpy() == pytest.approx(theirs.mean.numpy(), abs=0.02)
     assert ours.scale.numpy() == pytest.approx(theirs.scale.numpy(), rel=0.03)
 
 
-def test_draws_have_the_moments_of_the_predictive_without_noise() -> None:
-    model = fitted(wave(40), 60, num_functions=30, num_test_functions=50)
-    x = torch.linspace(-2.0, 2.0, 5)[:, None]
-    draws = model.draw(x, 9000, torch.Generator().manual_seed(1))
-    predictive = model.predict(x, torch.Generator())
-    assert draws.mean(0).numpy() == pytest.approx(predictive.mean.numpy(), abs=0.03)
-    function_variance = predictive.variance - model.noise.detach()
-    assert draws.var(0).numpy() == pytest.approx(function_variance.numpy(), rel=0.15, abs=2e-3)
+def test_the_scores_on_held_out_rows_are_those_of_the_predictions() -> None:
+    data, held_out = wave(40), wave(15, seed=1)
+    model = untrained(data)
+    for log_density, choice in model.scored(held_out, 7)[::20]:
+        predictive = model.posterior(data, choice).predict(held_out.x, torch.Generator())
+        assert predictive.log_prob(held_out.y).mean().item() == pytest.approx(log_density, rel=1e-3, abs=1e-3)
+        assert choice.steps == 7
+
+
+def marginal(model: VariationalProcess, data: Data) -> torch.distributions.MultivariateNormal:
+    """q_GP(y | X, θ) as a dense Gaussian."""
+    mean, features = (part.detach().double() for part in model.features(data.x))
+    covariance = features @ features.mT + model.noise.detach().double() * torch.eye(len(data), dtype=torch.float64)
+    return torch.distributions.MultivariateNormal(mean, covariance)
+
+
+def test_the_regulariser_is_a_lower_bound_of_the_evidence() -> None:
+    data = wave(25)
+    model = untrained(data)
+    mean, features = (part.detach() for part in model.features(data.x))
+    value = model.regulariser(data.y, mean, features).item()
+    assert value < marginal(model, data).log_prob(data.y.double()).item()
+    # E_{a ~ N(0, I)} log N(y | m + Φa, σ²) by sampling
+    a = torch.randn(20_000, 20, generator=torch.Generator().manual_seed(1))
+    sampled = torch.distributions.Normal(mean + a @ features.mT, model.noise.sqrt().detach()).log_prob(data.y).sum(1)
+    assert value == pytest.approx(sampled.mean().item(), rel=0.03)
+
+
+def test_the_evidence_is_added_and_only_by_name_subtracted() -> None:
+    data = wave(25)
+    expected = {"evidence": 1.0, "subtracted_evidence": -1.0}
+    for regulariser, sign in expected.items():
+        model = untrained(data, regulariser=regulariser)
+        value = model.regulariser(data.y, *model.features(data.x)).item()
+        assert value == pytest.approx(sign * marginal(model, data).log_prob(data.y.double()).item(), rel=1e-4)
+    assert VIP().departure() == ""
+    assert "no maximum" in VIP(regulariser="subtracted_evidence").departure()
+
+
+def test_subtracting_the_evidence_leaves_the_bound_blind_to_the_prior() -> None:
+    """At α = 0 and the exact posterior of a, bound − evidence is 0 whatever θ is: no signal is left."""
+    data = wave(25)
+    for scale in (0.0, 1.0):
+        model = untrained(data, alpha=0.0, num_draws=6, regulariser="subtracted_evidence")
+        with torch.no_grad():
+            model.prior.parameters[1] += scale
+            exact = model.posterior(data, Choice(model.noise.item(), 0.0, 1)).models[0]
+            model.q_mean.copy_(exact.mean)
+            L = torch.linalg.cholesky(exact.root @ exact.root.mT)
+            model.q_factor.copy_(L.tril(-1) + L.diagonal().log().diag())
+        assert model.objective(data).item() == pytest.approx(0.0, abs=2e-2)
+
+
+def test_training_ends_after_its_steps_and_a_budget_may_end_it_earlier() -> None:
+    data = wave(40)
+
+    def steps(num_steps: int, budget: int) -> int:
+        meter = Meter(steps=budget)
+        method = VIP(num_steps=num_steps, early_stop=False)
+        return len(list(meter.pulls(method, data, torch.Generator().manual_seed(0))))
+
+    assert steps(num_steps=12, budget=100) == 12
+    assert steps(num_steps=100, budget=12) == 12
+
+
+def test_predictions_touch_no_training_row_and_follow_renewals_inside_pulls() -> None:
+    data = wave(40)
+    mine = Data(data.x.clone(), data.y.clone())
+    seen = []
+    for posterior in Meter(steps=6).pulls(VIP(early_stop=False), mine, torch.Generator().manual_seed(0)):
+        before = posterior.predict(data.x, torch.Generator())
+        kept = mine.y.clone()
+        mine.y.zero_()  # predictions that looked at rows would notice
+        assert checks.same(posterior.predict(data.x, torch.Generator()), before)
+        mine.y.copy_(kept)
+        seen.append(before.mean[0].item())
+    # renewed at steps 1, 2, 3, 5 and at the last
+    assert len(set(seen)) == 5
+    assert seen[2] == seen[3]
+
+
+def test_noise_and_psi_are_chosen_where_they_are_not_given() -> None:
+    data = wave(80)
+    chosen = VIP(num_steps=200).choose(data, Budget(steps=200), torch.Generator().manual_seed(0))
+    assert 0.003 < chosen.noise < 0.1  # the truth is 0.01
+    given = VIP(num_steps=20, noise=0.3, psi=2.0).choose(data, Budget(steps=20), torch.Generator().manual_seed(0))
+    assert (given.noise, given.psi) == (0.3, 2.0)
 
 
 def test_it_learns_a_wave() -> None:
     data, test = wave(100), wave(100, seed=1)
-    predictive = fitted(data, 250).predict(test.x, torch.Generator())
-    assert predictive.log_prob(test.y).mean().item() > 0.5  # the truth has 0.88
-    assert (predictive.mean - test.y).square().mean().sqrt().item() < 0.15
+    predictive = fitted(data, 600).predict(test.x, torch.Generator())
+    assert predictive.log_prob(test.y).mean().item() > 0.3  # the truth has 0.88
+    assert (predictive.mean - test.y).square().mean().sqrt().item() < 0.2
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"basis": "fixed", "regulariser": "paper"},
-        {"basis": "fixed", "regulariser": "released"},
-        {"basis": "fixed", "objective": "released"},
-        {"basis": "fixed", "prediction": "q"},
-        {"tied": True},
-        {"prior": "ns"},
-        {"psi": 0.5},
-        {"basis": "fixed", "prior": "ns", "alpha": 0.0},
+        {"regulariser": "released"},
+        {"objective": "released"},
+        {"prediction": "q"},
+        {"prior": "bnn_tied"},
+        {"prior": "ns_concat", "alpha": 0.0},
+        {"prior": "gp"},
+        {"initialisation": "released", "psi": 0.5},
     ],
     ids=str,
 )
 def test_every_option_trains_and_predicts(options: dict[str, object]) -> None:
     data = wave(30)
-    model = fitted(data, 5, num_functions=8, num_test_functions=8, hidden_units=6, **options)
+    model = fitted(data, 5, num_draws=8, hidden_units=6, **options)
     assert bool(torch.isfinite(model.predict(data.x, torch.Generator()).log_prob(data.y)).all())
     assert model.draw_prior(data.x, 3, torch.Generator().manual_seed(0)).shape == (3, 30)
 
 
-def test_options_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(UsageError, match="basis=fixed"):
-        VIP(regulariser="paper")
-    with pytest.raises(UsageError, match="prior=bnn"):
-        VIP(prior="ns", tied=True)
-
-
-@pytest.mark.parametrize("option", ["num_functions", "num_networks", "num_test_functions", "num_test_networks"])
-def test_fewer_than_two_draws_have_no_covariance_and_are_refused(option: str) -> None:
-    with pytest.raises(ValueError, match=f"{option} must be at least 2, got 1"):
-        VIP(**{option: 1})
+def test_options_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(UsageError, match="unknown prior 'bn'"):
+        VIP(prior="bn")
+    with pytest.raises(ValueError, match="num_draws must be at least 2, got 1"):
+        VIP(num_draws=1)

@@ -75,6 +75,25 @@ class Optimiser:
         self._adam.zero_grad(set_to_none=True)
 
 
+class Refresh:
+    """When to renew what predictions need from the training rows: at steps 1, 2, 3, 5, 8, 12, ..., each half as far again.
+
+    The work is done inside a pull, on the clock. In between, predictions are those of the last renewal, which is at most
+    a third of the steps old; the share of time spent on renewals falls as training goes on.
+    """
+
+    def __init__(self) -> None:
+        self._steps, self._next = 0, 1
+
+    def due(self) -> bool:
+        """Call it once per step."""
+        self._steps += 1
+        if self._steps < self._next:
+            return False
+        self._next = math.ceil(1.5 * self._steps) if self._steps > 1 else 2
+        return True
+
+
 def require_at_least(least: int, **options: int) -> None:
     """Counts that make no sense below `least` are refused by name."""
     for name, value in options.items():

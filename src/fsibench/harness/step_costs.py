@@ -27,10 +27,11 @@ LIMITS: Mapping[str, float] = {
     "aadm[preset=paper]": 10.0,
     "avb[preset=paper]": 10.0,
     "bbb[preset=paper]": 2.5,
-    # 100 functions at 10 + 5 points; the second stage of fvi; one leapfrog step of eight chains on all rows
-    "vip[basis=fixed,num_functions=20,batch_size=100]": 4.0,
-    "vip[basis=fresh,output_layer=sampled,num_functions=100,batch_size=100]": 30.0,
-    "fbnn[preset=seed]": 14.0,
+    # 20 functions and 8 hidden layers at 100 rows; 100 functions at 10 + 5 points; the second stage of fvi; one leapfrog
+    # step of eight chains on all rows
+    "vip[hidden_units=50,batch_size=100]": 8.0,
+    "vip_collapsed[batch_size=100]": 30.0,
+    "fbnn[preset=sip_paper]": 14.0,
     "fvi[prior_steps=20]": 5.0,
     "hmc[hidden_layers=2,num_leapfrog=1,step_size=0.005,start_steps=0]": 12.0,
     "ensemble": 3.0,  # ten members

@@ -1,0 +1,111 @@
+"""A process seen through its moments: a Bayesian linear model on draws of a prior, and predictions from it.
+
+S draws of a prior have the mean m and the features Φ with covariance ΦΦᵀ. The linear model
+
+    f(x) = m(x) + φ(x)ᵀa,   a ~ N(0, I),   y = f(x) + N(0, v)
+
+has exactly those moments. Its posterior of a is Gaussian; given it, predictions need no training rows.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fsibench.blocks.draws import CHUNK_ROWS, by_rows, normal
+from fsibench.blocks.gaussian import linear_posterior_from_moments
+from fsibench.blocks.priors import Prior
+from fsibench.predictive import Predictive
+
+# m [N] and Φ [N, K] at some inputs.
+Features = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """f = m + Φa with a ~ N(mean, R Rᵀ) in float64, and `noise`, the variance of y given f."""
+
+    features: Features
+    mean: Tensor  # [K]
+    root: Tensor  # R, [K, K]
+    noise: float
+
+    def moments(self, x: Tensor) -> Tensor:
+        """Mean and standard deviation of y at each row: [2, N]."""
+
+        def at(rows: Tensor) -> Tensor:
+            m, features = self.features(rows)
+            features = features.double()
+            variance = (features @ self.root).square().sum(-1) + self.noise
+            return torch.stack([m + features @ self.mean, variance.sqrt()])
+
+        return by_rows(at, x)
+
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        """Functions m + Φa: [num_draws, N]."""
+        a = self.mean + normal(generator, num_draws, len(self.mean), like=self.mean) @ self.root.mT  # [S, K]
+
+        def at(rows: Tensor) -> Tensor:
+            m, features = self.features(rows)
+            return m + a @ features.double().mT
+
+        return by_rows(at, x)
+
+
+def feature_moments(features: Features, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """ΦᵀΦ [K, K] and Φᵀ(y − m) [K] over these rows, in float64."""
+    gram, projection = None, None
+    for rows, targets in zip(x.split(CHUNK_ROWS), y.split(CHUNK_ROWS), strict=True):
+        mean, phi = features(rows)
+        phi = phi.double()
+        more, projected = phi.mT @ phi, phi.mT @ (targets - mean).double()
+        gram, projection = (more, projected) if gram is None else (gram + more, projection + projected)
+    assert gram is not None
+    assert projection is not None
+    return gram, projection
+
+
+def conditioned(features: Features, x: Tensor, y: Tensor, noise: float, nugget: float = 0.0) -> LinearModel:
+    """The exact posterior given rows with noise variance `noise`; `nugget` is white noise that belongs to the prior."""
+    gram, projection = feature_moments(features, x, y)
+    mean, C = linear_posterior_from_moments(gram, projection, gram.new_tensor(noise + nugget))
+    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    return LinearModel(features, mean, torch.linalg.solve_triangular(C.mT, identity, upper=True), noise)
+
+
+class MomentPosterior:
+    """A mixture of linear models of equal weight: what VIP predicts with. Nothing here changes while training goes on."""
+
+    def __init__(self, models: Sequence[LinearModel], prior: Prior, trace: dict[str, float | Tensor]) -> None:
+        self.models, self.prior, self._trace = models, prior, trace
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+        """One Gaussian for each model."""
+        moments = torch.stack([model.moments(x) for model in self.models], 1).to(x.dtype)  # [2, models, N]
+        return Predictive(moments[0], moments[1])
+
+    @torch.no_grad()
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        """Functions of the models in turn."""
+        draws = x.new_empty(num_draws, len(x))
+        for index, model in enumerate(self.models):
+            mine = draws[index :: len(self.models)]
+            mine.copy_(model.draw(x, len(mine), generator))
+        return draws
+
+    @torch.no_grad()
+    def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        return self.prior.draw(x, num_draws, generator)
+
+    def trace(self) -> dict[str, float | Tensor]:
+        return self._trace
+
+
+def frozen(prior: Prior) -> Prior:
+    """A copy that training leaves alone."""
+    return copy.deepcopy(prior)
