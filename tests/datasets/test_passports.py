@@ -208,3 +208,27 @@ def test_listing_is_quick_and_needs_neither_torch_nor_pandas() -> None:
 
 def test_names_in_the_registry_are_those_of_the_passports() -> None:
     assert {dataset.name for dataset in DATASETS} == set(passports(DATA))
+
+
+def test_a_passport_may_have_nominal_columns_and_missing_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [f"{'usa' if row % 3 else 'japan'},{'' if row == 4 else row * 0.5},{row * row}" for row in range(20)]
+    with gzip.open(tmp_path / "cars.csv.gz", "wt") as file:
+        file.write("\n".join(["origin,power,y", *rows]) + "\n")
+    power = np.arange(20) * 0.5
+    power[4] = np.nan
+    x = np.column_stack([[1.0 if row % 3 else 0.0 for row in range(20)], power])
+    whole = Table(x, np.arange(20.0) ** 2, ("origin", "power"), "y", {"origin": ("japan", "usa")})
+    passport = 'title = "t"\nrows = 20\ncolumns = ["origin", "power"]\ntarget = "y"\nmissing = true\n'
+    passport += f'sha256 = "{whole.fingerprint()}"\n'
+    (tmp_path / "cars.toml").write_text(passport + '[levels]\norigin = ["japan", "usa"]\n', encoding="utf-8")
+    monkeypatch.setattr(PassportTable, "folder", tmp_path)
+    cars = PassportTable("cars")
+    assert cars.table().levels == {"origin": ("japan", "usa")}
+    split = cars.split("paper", 0)
+    assert split.train_x.shape[1] == 4
+    assert np.isfinite(split.train_x).all()
+    (tmp_path / "cars.toml").write_text(passport + '[levels]\norigin = ["france", "usa"]\n', encoding="utf-8")
+    passports.cache_clear()
+    with pytest.raises(DataError, match="other labels"):
+        cars.table()
+    passports.cache_clear()

@@ -389,8 +389,7 @@ def test_a_hundred_thousand_columns_are_read_in_linear_time(tmp_path: Path) -> N
     row = ",".join(["1"] * width)
     path = text(tmp_path, f"{','.join(f'column{place}' for place in range(width))}\n{row}\n{row}\n")
     started = time.process_time()
-    with read_table(path) as raw:
-        assert sum(len(block) for block in raw.blocks) == 2
+    assert load(path, "target=column7").x.shape == (2, width - 1)
     assert time.process_time() - started < 30
 
 

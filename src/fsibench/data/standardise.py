@@ -46,9 +46,14 @@ class Standardiser:
     def y(self, raw: Floats) -> Singles:
         return _single((raw - self.y_mean) / self.y_scale)
 
-    def hidden(self, test_x: Floats) -> list[int]:
-        """Inputs that are constant in the training rows and something else in these."""
-        return [column for column in self.x_constant if (test_x[:, column] != self.x_mean[column]).any()]
+
+def warn_of_hidden(standardiser: Standardiser, test_x: Floats, where: str) -> None:
+    """A word about inputs that are constant in the training rows and something else in the test rows."""
+    mean = standardiser.x_mean
+    hidden = [column for column in standardiser.x_constant if (test_x[:, column] != mean[column]).any()]
+    if hidden:
+        shown = ", ".join(str(column + 1) for column in hidden)
+        logger.warning("%s: input %s is constant in the training rows and not in the test rows; it counts as 0", where, shown)
 
 
 def _single(values: Floats) -> Singles:
@@ -105,11 +110,7 @@ def prepare(dataset: Dataset, scheme: str, index: int) -> Prepared:
             )
     split = dataset.split(scheme, index)
     standardiser = Standardiser.of(split.train_x, split.train_y)
-    if hidden := standardiser.hidden(split.test_x):
-        logger.warning(
-            "%s, split %d: input %s is constant in the training rows and not in the test rows; it is left out",
-            dataset.name, index, ", ".join(str(column + 1) for column in hidden),
-        )
+    warn_of_hidden(standardiser, split.test_x, f"{dataset.name}, split {index}")
     return Prepared(
         standardiser.x(split.train_x),
         standardiser.y(split.train_y),

@@ -24,7 +24,8 @@ def selected(raw: Raw, passport: Passport, origin: str) -> Iterator[tuple[Floats
         parts = [f"no column {shortened(tuple(sorted(missing)))}"] if missing else []
         parts += [f"unknown column {shortened(tuple(sorted(extra)))}"] if extra else []
         raise DataError(f"{origin} is not the data set {passport.name!r}: {'; '.join(parts)}.")
-    order = [raw.names.index(name) for name in names]
+    places = _places(raw)
+    order = [places[name] for name in names]
     for block in raw.blocks:
         yield block[:, order[:-1]], block[:, order[-1]]
 
@@ -50,7 +51,7 @@ def target_last(raw: Raw, target: int, drop: tuple[int, ...]) -> Raw:
     target %= first.shape[1]
     order = [column for column in range(first.shape[1]) if column != target and column not in drop] + [target]
     names = tuple(raw.names[column] for column in order) if raw.names else ("",) * len(order)
-    return Raw(names, (block[:, order] for block in itertools.chain([first], blocks)))
+    return Raw(names, (block[:, order] for block in itertools.chain([first], blocks)), raw.levels)
 
 
 def renamed(raw: Raw, passport: Passport) -> Raw:
@@ -59,7 +60,8 @@ def renamed(raw: Raw, passport: Passport) -> Raw:
     if raw.names and len(raw.names) != len(names):
         found = ", ".join(filter(None, raw.names[:20]))
         raise DataError(f"{len(raw.names)} columns instead of {len(names)}" + (f" ({found})" if found else ""))
-    return Raw(names, raw.blocks)
+    levels = {new: raw.levels[old] for old, new in zip(raw.names, names, strict=False) if old in raw.levels}
+    return Raw(names, raw.blocks, levels)
 
 
 @dataclass(frozen=True)
@@ -81,19 +83,24 @@ def inputs_and_target(
     if target in raw.levels:
         labels = ", ".join(raw.levels[target][:5])
         raise DataError(f"{origin}: the target {target!r} has labels ({labels}), not numbers; this is no regression.")
-    columns = tuple(name for name in raw.names if name not in {target, *drop, *keys.values()})
+    unwanted = {target, *drop, *keys.values()}
+    columns = tuple(name for name in raw.names if name not in unwanted)
     if not columns:
         raise DataError(f"{origin} has no input column beside the target {target!r}.")
     _refuse_row_names(raw, columns, origin)
-    order = [raw.names.index(name) for name in columns]
-    others = [raw.names.index(name) for name in (target, *keys.values())]
+    places = _places(raw)
+    order = [places[name] for name in columns]
+    others = [places[name] for name in keys.values()]
     blocks = (
-        (block[:, order], *(_known(block[:, place], raw.names[place], origin) for place in others[:1]),
-         *(block[:, place] for place in others[1:]))
+        (block[:, order], _known(block[:, places[target]], target, origin), *(block[:, place] for place in others))
         for block in raw.blocks
     )
     levels = {name: raw.levels[name] for name in columns if name in raw.levels}
     return Chosen(columns, levels, tuple(keys), blocks)
+
+
+def _places(raw: Raw) -> dict[str, int]:
+    return {name: place for place, name in enumerate(raw.names)}
 
 
 def require_columns(wanted: tuple[str, ...], names: tuple[str, ...], origin: str) -> None:

@@ -6,6 +6,7 @@ error. A remote place that sends something else is passed over with a warning, a
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import os
@@ -157,11 +158,11 @@ def _in_package(passport: Passport, file: Path) -> Table:
 
 
 def _in_memory(passport: Passport, file: Path) -> Table:
-    with read_table(file) as raw:
+    with read_table(file, passport.layout) as raw:
         blocks = list(at_most(selected(raw, passport, str(file)), passport, str(file)))
     x = np.concatenate([x for x, _ in blocks] or [np.empty((0, len(passport.columns)))])
     y = np.concatenate([y for _, y in blocks] or [np.empty(0)])
-    return Table(x, y, passport.columns, passport.target)
+    return Table(x, y, passport.columns, passport.target, raw.levels)
 
 
 def _fetched(passport: Passport, local: Path | None) -> Table:
@@ -198,7 +199,7 @@ def _from_afar(passport: Passport) -> Table:
 
 
 def _from_file(passport: Passport, file: Path, origin: str) -> Table:
-    with cache.replacing(cache.table_folder(passport.name)) as staging, read_table(file) as raw:
+    with cache.replacing(cache.table_folder(passport.name)) as staging, read_table(file, passport.layout) as raw:
         table = _kept(passport, raw, staging, origin, str(file))
         variant = passport.variants.get(table.fingerprint())
         if variant is not None:
@@ -221,7 +222,7 @@ def _from_openml(passport: Passport, source: Source, arff: bool) -> Table:
 
     with cache.replacing(cache.table_folder(passport.name)) as staging:
         with cache.workplace(passport.name) as place:
-            raw, target = openml_client.fetch(source.id, source.target, place, arff=arff)
+            raw, target = openml_client.fetch(source.id, source.target, place, arff=arff, layout=_loose(passport))
             require_columns(source.drop, raw.names, source.describe())
             unwanted = tuple(raw.names.index(name) for name in source.drop)
             raw = target_last(raw, raw.names.index(target), unwanted)
@@ -238,8 +239,9 @@ def _from_uci(passport: Passport, source: Source) -> Table:
         with cache.workplace(passport.name) as place:
             file = place / Path(source.path).name
             download(url, file, sha256=source.sha256, limit=_plausible_bytes(passport))
-            layout = Layout(
-                delimiter=source.delimiter, header=source.header, members=source.members, sheet=source.sheet
+            layout = dataclasses.replace(
+                _loose(passport),
+                **{key: getattr(source, key) for key in ("delimiter", "header", "members", "sheet")},
             )
             with read_table(file, layout) as raw:
                 ordered = target_last(raw, source.target_column, source.drop_columns)
@@ -250,7 +252,12 @@ def _from_uci(passport: Passport, source: Source) -> Table:
 
 def _kept(passport: Passport, raw: Raw, staging: Path, origin: str, described: str) -> Table:
     blocks = at_most(selected(raw, passport, described), passport, described)
-    return cache.write_table(staging, passport.columns, passport.target, blocks, origin)
+    return cache.write_table(staging, passport.columns, passport.target, blocks, origin, raw.levels)
+
+
+def _loose(passport: Passport) -> Layout:
+    """For a provider's file, whose columns have names of its own."""
+    return Layout(labels=bool(passport.levels), gaps=passport.missing)
 
 
 def _accept(passport: Passport, table: Table, origin: str) -> None:

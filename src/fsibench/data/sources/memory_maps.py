@@ -17,6 +17,7 @@ import numpy as np
 from fsibench.data import Floats, Prepared, Rows, Standardiser, Table, blocks_of
 from fsibench.data.encode import Encoder
 from fsibench.data.sources import cache
+from fsibench.data.standardise import warn_of_hidden
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ def _write(staging: Path, table: Table, train: Rows, test: Rows, categories: str
     encode = Encoder.of(table.x, table.columns, table.levels, train, categories)
     encoded = _encoded(staging, table, encode)
     standardiser = Standardiser.of(encoded, table.y, train)
+    warn_of_hidden(standardiser, encoded[test], staging.name)
     for name, rows in (("train", train), ("test", test)):
         with (staging / f"{name}_x").open("wb") as file:
             for block in blocks_of(encoded, rows):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fsibench.data import BLOCK_ROWS, Floats, Table
+from fsibench.data.sources.raw import Layout
 from fsibench.errors import DataError
 
 BEGINNING_ROWS = 5
@@ -53,6 +54,8 @@ class Passport:
     target_mean: float | None = None  # None: the full table was never at hand when the passport was written
     target_sd: float | None = None
     sha256: str | None = None
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # nominal inputs and their labels, by alphabet
+    missing: bool = False  # whether values are missing; they are imputed
     marks: tuple[str, ...] = ()  # short hash of each column, target last
     begins: str = ""  # without a sha256: short hash of the first rows, where at least those are known
     variants: Mapping[str, str] = field(default_factory=dict)  # sha256 of near copies in circulation, and what they are
@@ -71,7 +74,13 @@ class Passport:
     def read(cls, path: Path) -> Passport:
         record = tomllib.loads(path.read_text(encoding="utf-8"))
         sources = tuple(Source(**_tuples(source)) for source in record.pop("source", ()))
-        return cls(name=path.stem, sources=sources, **_tuples(record))
+        levels = _tuples(record.pop("levels", {}))
+        return cls(name=path.stem, sources=sources, levels=levels, **_tuples(record))
+
+    @property
+    def layout(self) -> Layout:
+        """What a file of this table may hold beside finite numbers."""
+        return Layout(label_columns=tuple(self.levels), gaps=self.missing)
 
     def differences(self, table: Table) -> list[str]:
         """What is wrong with a table, in words; empty if nothing is."""
@@ -82,6 +91,8 @@ class Passport:
             found.append(f"columns {', '.join(table.columns)} instead of {', '.join(self.columns)}")
         if table.target != self.target:
             found.append(f"target {table.target!r} instead of {self.target!r}")
+        if dict(table.levels) != dict(self.levels):
+            found.append("other labels")
         if not found and self.sha256 is not None and table.fingerprint() != self.sha256:
             found += self._different_values(table)
         if not found and self.begins and self.begins != beginning(table):
