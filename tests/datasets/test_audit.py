@@ -14,7 +14,7 @@ from fsibench import registry
 from fsibench.cli import main
 from fsibench.data import Description, Floats, Table, TableDataset, prepare
 from fsibench.data.audit import Finding, audit, in_short
-from fsibench.data.card import card, lines
+from fsibench.data.card import card, text
 from fsibench.data.sources.passport import passports
 from fsibench.datasets.tables import DATA
 from fsibench.harness.plan import load_protocol
@@ -125,7 +125,7 @@ def test_a_card_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     wine, bimodal = json.loads(capsys.readouterr().out)
     assert sum(wine["target_values"]["histogram"]["counts"]) == 1599
     assert bimodal["source"] == "formula"
-    assert lines(bimodal)[0] == "size: 2,000 rows, 1 inputs"
+    assert "- size: 2,000 rows, 1 inputs" in text(bimodal)
 
 
 def test_a_card_counts_labels_and_gaps(tmp_path: Path) -> None:
@@ -135,7 +135,17 @@ def test_a_card_counts_labels_and_gaps(tmp_path: Path) -> None:
     content = card(registry.dataset(f"file:{path}?target=y&categories=onehot&missing=impute"))
     assert content["nominal"] == {"c": 2}
     assert content["missing"] == {"a": 1}
-    assert "nominal: c (2 labels)" in lines(content)
+    assert "- nominal: c (2 labels)" in text(content)
+
+
+def test_the_cards_in_the_docs_are_those_of_the_bundled_sets() -> None:
+    """After a change: fsibench data card NAME ... (in the order of the page), below its first lines."""
+    page = (Path(__file__).parents[2] / "docs" / "cards.md").read_text(encoding="utf-8")
+    _, *sections = page.rstrip().split("\n## ")
+    names = [section.partition("\n")[0] for section in sections]
+    assert set(names) == {*load_protocol("tabular", {}).datasets, "bimodal", "heteroscedastic", "composite"}
+    for name, section in zip(names, sections, strict=True):
+        assert f"## {section}".rstrip() == text(card(registry.dataset(name)))
 
 
 def test_the_audit_command_prints_one_line_for_each_finding(capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,7 +97,7 @@ def _path(arguments: argparse.Namespace) -> int:
 def _card(arguments: argparse.Namespace) -> int:
     import json
 
-    from fsibench.data.card import card, lines
+    from fsibench.data.card import card, text
 
     chosen = _chosen(arguments.names)
     if "all" in arguments.names:
@@ -106,7 +106,7 @@ def _card(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(cards, indent=1))
     else:
-        print("\n\n".join("\n".join([f"# {content['name']}", *lines(content)]) for content in cards))
+        print("\n\n".join(text(content) for content in cards))
     return 0
 
 

@@ -55,8 +55,8 @@ def _missing(table: Table) -> dict[str, int]:
     return {name: count for name, count in zip(table.columns, counts, strict=True) if count}
 
 
-def lines(content: dict[str, Any]) -> list[str]:
-    """A card for reading, as `label: text` lines."""
+def text(content: dict[str, Any]) -> str:
+    """A card for reading, in Markdown."""
     pairs = [
         ("size", f"{content['rows']:,} rows, {content['inputs']} inputs"),
         *((key, content[key]) for key in ("source", "licence", "citation", "note", "suite")),
@@ -71,7 +71,7 @@ def lines(content: dict[str, Any]) -> list[str]:
         pairs.append(("twins", "not counted, the table is large" if twins is None else show_twins(**twins)))
         others = [finding for finding in content["audit"] if finding["kind"] != "twins"]
         pairs.append(("audit", "; ".join(_sentence(finding) for finding in others) or "nothing found"))
-    return [f"{label}: {text}" for label, text in pairs if text]
+    return "\n".join([f"## {content['name']}", "", *(f"- {label}: {words}" for label, words in pairs if words)])
 
 
 def show_twins(repeats: int, share: float) -> str:
