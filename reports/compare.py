@@ -12,7 +12,7 @@ The times are compared as a ratio of training seconds per step, so that equal bu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,10 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
+from fsibench.metrics import known
 from fsibench.reports.analysis import statistics
 from fsibench.reports.analysis.overview import Overview
-from fsibench.reports.analysis.results import CONDITION, METRICS, Results, load
+from fsibench.reports.analysis.results import CONDITION, Results, load
 from fsibench.reports.numbers import number, p_text, with_error
 from fsibench.reports.terminal import shorten
 
@@ -49,17 +50,18 @@ class Comparison:
 def compare(before_path: Path, after_path: Path, where: Mapping[str, str] | None = None) -> Comparison:
     """Pair the cells of two stores and test the differences."""
     before, after = load(before_path, where), load(after_path, where)
-    pairs = _cells(before).merge(_cells(after), on=KEYS, how="outer", suffixes=("_before", "_after"), indicator=True)
+    keys = [key for key in before.tested if key in after.tested]
+    pairs = _cells(before, keys).merge(_cells(after, keys), on=KEYS, how="outer", suffixes=("_before", "_after"), indicator=True)
     both = pairs[pairs["_merge"] == "both"]
     broken = both[both["failed_after"].astype(bool) & ~both["failed_before"].astype(bool)]
     names = [f"{row.entry} on {row.dataset}, split {row.split}" for row in broken.itertuples()]
-    rows = _rows(both, {**Overview(after).test_to_train, **Overview(before).test_to_train})
+    rows = _rows(both, keys, {**Overview(after).test_to_train, **Overview(before).test_to_train})
     return Comparison(rows, int((pairs["_merge"] == "left_only").sum()), int((pairs["_merge"] == "right_only").sum()), names)
 
 
-def _cells(results: Results) -> pd.DataFrame:
+def _cells(results: Results, keys: Sequence[str]) -> pd.DataFrame:
     """Finished cells with their final scores and training seconds per step."""
-    scores = {key: results.final(key) for key in METRICS}
+    scores = {key: results.final(key) for key in keys}
     count = np.diff(results.curves.offsets)
     steps = np.fmax(results.curves.last(results.curves.steps, count), 1.0)
     seconds = results.curves.last(results.curves.seconds, count) / steps
@@ -67,12 +69,12 @@ def _cells(results: Results) -> pd.DataFrame:
     return table[results.finished]
 
 
-def _rows(both: pd.DataFrame, test_to_train: Mapping[str, float]) -> pd.DataFrame:
+def _rows(both: pd.DataFrame, keys: Sequence[str], test_to_train: Mapping[str, float]) -> pd.DataFrame:
     rows = []
     for (entry, dataset), cells in both.groupby(["entry", "dataset"], sort=True):
         ratio = cells["seconds_after"].sum() / cells["seconds_before"].sum() if cells["seconds_before"].sum() else np.nan
-        for key, metric in METRICS.items():
-            sign = 1.0 if metric.larger_is_better else -1.0
+        for key in keys:
+            sign = 1.0 if known()[key].larger_is_better else -1.0
             old, new = cells[f"{key}_before"].to_numpy(), cells[f"{key}_after"].to_numpy()
             gain = sign * (new - old)
             gain = gain[np.isfinite(gain)]
@@ -128,6 +130,6 @@ def render(comparison: Comparison) -> str:
 
 def _text(row: Mapping[str, float]) -> list[str]:
     gain, error = with_error(float(row["gain"]), float(row["standard_error"]))
-    names = [shorten(str(row["entry"]), 28), shorten(str(row["dataset"]), 20), METRICS[str(row["metric"])].label]
+    names = [shorten(str(row["entry"]), 28), shorten(str(row["dataset"]), 20), known()[str(row["metric"])].label]
     numbers = [number(row["before"]), number(row["after"]), f"{gain} ± {error}", p_text(row["p_holm"]), f"{row['seconds_ratio']:.2f}"]
     return [*names, *numbers, str(row["verdict"])]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from fsibench.errors import UsageError
-from fsibench.reports.analysis import calibration, ranking, statistics
+from fsibench.reports.analysis import ranking, statistics
 from fsibench.reports.analysis.anytime import Anytime
-from fsibench.reports.analysis.report import Report
-from fsibench.reports.analysis.results import METRICS, SCORES, Floats
+from fsibench.reports.analysis.report import Report, file_stems
+from fsibench.reports.analysis.results import LEVELS, Floats, direction
 from fsibench.reports.looks import Look, looks
 
 if TYPE_CHECKING:
@@ -66,16 +65,21 @@ def write(report: Report, folder: Path, formats: Sequence[str]) -> list[tuple[st
     return drawn
 
 
+def names(report: Report) -> list[str]:
+    """File stems of the figures of a report."""
+    return [] if report.results.cells.empty else [stem for stem, _, _ in all_figures(report)]
+
+
 def all_figures(report: Report) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
     """(file stem, title, how to draw it) of every figure."""
-    style = looks(report.results.entries)
+    style = looks(report.results.stored_names)
     anytime = Anytime.per_dataset(report.results, 40)
     names = file_stems(report.results.datasets)
     for dataset in report.results.datasets if len(names) <= MOST_DATASETS else ():
         title = f"Scores on {dataset} against training seconds"
-        yield f"convergence-{names[dataset]}", title, partial(curves, anytime, dataset, SCORES, style)
-    for key in METRICS:
-        label = METRICS[key].label
+        yield f"convergence-{names[dataset]}", title, partial(curves, anytime, dataset, report.results.headline, style)
+    for key in report.results.tested:
+        label = report.results.metrics[key].label
         if not report.overview.blocks[key].values.empty:
             title = f"Critical-difference diagram, {label}"
             yield f"critical-difference-{key}", title, partial(critical_difference, report, key, style)
@@ -92,16 +96,6 @@ def all_figures(report: Report) -> Iterator[tuple[str, str, Callable[[], Figure]
         if any(column["inducing"] for column in panel["columns"]):
             title = f"Inducing inputs on {panel['dataset']} during training"
             yield f"inducing-{names[panel['dataset']]}", title, partial(inducing, panel, style)
-
-
-def file_stems(names: Sequence[str]) -> dict[str, str]:
-    """A file name for each name: safe characters only, a number where two would collide."""
-    stems: dict[str, str] = {}
-    for name in names:
-        stem = re.sub(r"[^A-Za-z0-9.=-]+", "_", name)[:60].strip("._") or "unnamed"
-        taken = set(stems.values())
-        stems[name] = next(s for s in (stem, *(f"{stem}-{k}" for k in range(2, len(names) + 2))) if s not in taken)
-    return stems
 
 
 def render(figure: Figure, file_format: str) -> bytes:
@@ -151,7 +145,7 @@ def plot(axes: Axes, x: Floats, y: Floats, look: Look, label: str) -> None:
 def curves(anytime: Anytime, dataset: str, keys: Sequence[str], style: Mapping[str, Look]) -> Figure:
     """One panel per metric: median over splits against training seconds, band between the quartiles."""
     figure, panels = new_figure(TEXT_WIDTH, 2.5, 1, len(keys))
-    grid = anytime.grids[dataset]
+    grid, metrics = anytime.grids[dataset], anytime.results.metrics
     for axes, key in zip(panels, keys, strict=True):
         for entry, look in style.items():
             band = anytime.band(key, dataset, entry)
@@ -160,7 +154,7 @@ def curves(anytime: Anytime, dataset: str, keys: Sequence[str], style: Mapping[s
                 axes.fill_between(grid, band[1], band[2], color=look.colour, alpha=0.15, lw=0)
         axes.set_xscale("log")
         axes.set_xlabel("training seconds")
-        axes.set_title(f"{METRICS[key].label} ({METRICS[key].direction})", fontsize=8)
+        axes.set_title(f"{metrics[key].label} ({direction(metrics[key])})", fontsize=8)
     legend(figure, panels[0])
     return figure
 
@@ -173,7 +167,7 @@ def targets(report: Report, key: str, style: Mapping[str, Look]) -> Figure:
     for entry, look in style.items():
         if entry in shares:
             plot(axes, grid, shares[entry], look, entry)
-    axes.set(xscale="log", xlabel="training seconds", ylim=(0, 1.02), ylabel=f"{METRICS[key].label} targets reached")
+    axes.set(xscale="log", xlabel="training seconds", ylim=(0, 1.02), ylabel=f"{report.results.metrics[key].label} targets reached")
     legend(figure, axes)
     return figure
 
@@ -181,15 +175,15 @@ def targets(report: Report, key: str, style: Mapping[str, Look]) -> Figure:
 def rank_over_time(report: Report, key: str, style: Mapping[str, Look]) -> Figure:
     """Mean rank over dataset x split if training had stopped at each time."""
     figure, (axes,) = new_figure(COLUMN_WIDTH * 1.3, 2.8)
-    grid, entries = next(iter(report.slider.grids.values())), report.overview.ranked
+    grid, entries = next(iter(report.slider.grids.values())), report.overview.blocks[key].entries
     ranks = []
     for index in range(len(grid)):
-        table = report.results.table(report.slider.values(key)[:, index])
+        table = report.results.table(key, report.slider.values(key)[:, index])
         values = ranking.complete_blocks(table, entries=entries).values
-        ranks.append(ranking.mean_rank(values, METRICS[key].larger_is_better).to_numpy())
+        ranks.append(ranking.mean_rank(values, report.results.metrics[key].larger_is_better).to_numpy())
     for entry, column in zip(entries, np.column_stack(ranks), strict=True):
         plot(axes, grid, column, style[entry], entry)
-    axes.set(xscale="log", xlabel="training seconds", ylabel=f"mean rank, {METRICS[key].label}")
+    axes.set(xscale="log", xlabel="training seconds", ylabel=f"mean rank, {report.results.metrics[key].label}")
     legend(figure, axes)
     return figure
 
@@ -231,7 +225,7 @@ def inducing(panel: Mapping[str, Any], style: Mapping[str, Look]) -> Figure:
 def critical_difference(report: Report, key: str, style: Mapping[str, Look]) -> Figure:
     """Demšar's diagram of the ranks of data set means."""
     blocks = report.overview.blocks[key]
-    ranks = ranking.ranks_of_dataset_means(blocks.values, METRICS[key].larger_is_better, blocks.constant)
+    ranks = ranking.ranks_of_dataset_means(blocks.values, report.results.metrics[key].larger_is_better, blocks.constant)
     critical = statistics.nemenyi_critical_difference(max(ranks.shape[1], 2), len(ranks))
     ordered = ranks.mean().sort_values(kind="stable")
     bars = statistics.cliques(ordered, critical)
@@ -248,7 +242,7 @@ def critical_difference(report: Report, key: str, style: Mapping[str, Look]) -> 
     for index, group in enumerate(bars):
         axes.hlines(-0.35 * (index + 1), ordered[group[0]] - 0.03, ordered[group[-1]] + 0.03, color="black", lw=2)
     _names(axes, ordered, style, half, 0.35 * len(bars) + 0.6)
-    title = f"{METRICS[key].label}: critical difference {critical:.2f} (Nemenyi, 5 %, {len(ranks)} data sets)"
+    title = f"{report.results.metrics[key].label}: critical difference {critical:.2f} (Nemenyi, 5 %, {len(ranks)} data sets)"
     axes.set_title(title, fontsize=8)
     return figure
 
@@ -279,7 +273,7 @@ def coverage(report: Report, style: Mapping[str, Look]) -> Figure:
         for entry, look in style.items():
             item = report.calibrations.get((dataset, entry))
             if item is not None:
-                plot(axes, np.array([0, *calibration.LEVELS, 1]), np.array([0, *item.coverage, 1]), look, entry)
+                plot(axes, np.array([0, *LEVELS, 1]), np.array([0, *item.coverage, 1]), look, entry)
         axes.set_title(escape(dataset), fontsize=8)
         axes.set(xlabel="promised", ylabel="covered", xlim=(0, 1), ylim=(0, 1), aspect="equal")
     legend(figure, panels[0])
@@ -314,6 +308,8 @@ def draw_panel(axes: Axes, panel: Mapping[str, Any], column: Mapping[str, Any], 
         fan = [np.asarray(item["y"], dtype=float) for item in column["quantiles"]]
         for low, high in zip(fan[: len(fan) // 2], fan[::-1], strict=False):
             axes.fill_between(x, low, high, color=look.colour, alpha=0.25, lw=0)
+        if len(fan) % 2:
+            axes.plot(x, fan[len(fan) // 2], color=look.colour, lw=0.9)
     elif kind == "samples":
         for row in column["samples"]:
             axes.plot(x, row, ".", color=look.colour, ms=1, alpha=0.6)

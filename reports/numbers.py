@@ -21,18 +21,28 @@ def number(value: float, digits: int = 4) -> str:
     return text.replace("-", "−")
 
 
-def with_error(mean: float, error: float) -> tuple[str, str]:
-    """Mean and standard error with the same decimals: as many as give the error two significant digits."""
+# A standard error from n splits is itself uncertain by 1/√(2(n − 1)): from here on its second digit means something.
+SPLITS_FOR_TWO_DIGITS = 12
+
+
+def error_digits(count: float) -> int:
+    """Significant digits of a standard error that comes from so many splits."""
+    return 2 if count >= SPLITS_FOR_TWO_DIGITS else 1
+
+
+def with_error(mean: float, error: float, count: float = math.inf) -> tuple[str, str]:
+    """Mean and standard error with the same decimals: as many as the error from `count` splits deserves."""
     if math.isnan(error) or error == 0 or math.isinf(mean) or math.isinf(error):
         return number(mean), number(error, 2)
+    digits = error_digits(count)
     exponent = math.floor(math.log10(error))
     scale = max(abs(mean), error)
     if not 1e-3 <= scale < 1e6:
         power = math.floor(math.log10(scale))
-        decimals = min(max(power - exponent + 1, 1), 5)
+        decimals = min(max(power - exponent + digits - 1, 1), 5)
         pair = (f"{mean / 10.0**power:.{decimals}f}e{power}", f"{error / 10.0**power:.{decimals}f}e{power}")
     else:
-        decimals = min(max(1 - exponent, 0), 6)
+        decimals = min(max(digits - 1 - exponent, 0), 6)
         pair = (f"{mean:.{decimals}f}", f"{error:.{decimals}f}")
     return pair[0].replace("-", "−"), pair[1].replace("-", "−")
 

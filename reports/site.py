@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -13,9 +14,10 @@ import jinja2
 from fsibench.errors import UsageError
 from fsibench.reports import figures, markdown, tables
 from fsibench.reports.analysis.report import Report
+from fsibench.reports.analysis.results import Subset
 from fsibench.reports.pages import Page, Sheets, all_pages
 
-SHARED_SCRIPTS = ("tools.js", "tables.js", "charts.js")
+SHARED_SCRIPTS = ("tools.js", "tables.js", "charts.js", "curves.js", "calibration.js", "functions.js")
 
 
 def build(
@@ -23,11 +25,13 @@ def build(
     out_dir: Path,
     where: Mapping[str, str] | None = None,
     formats: Sequence[str] = ("svg",),
+    subset: Subset | None = None,
 ) -> Path:
     """Write the whole site; return the path of its first page. `formats`: figures as svg, pdf, png, or none of them."""
     store_path, out_dir = Path(store_path), Path(out_dir)
     figures.check_formats(formats)
-    report = Report.read(store_path, where)
+    report = Report.read(store_path, where, subset)
+    report = dataclasses.replace(report, formats=tuple(formats), figure_names=figures.names(report) if formats else ())
     out_dir.mkdir(parents=True, exist_ok=True)
     write_pages(report, out_dir)
     tables.write(report, out_dir / "tables")
@@ -52,7 +56,7 @@ def _frame(report: Report, made: Sequence[tuple[Page, Sheets]]) -> dict[str, Any
     for file in {file for file in files if files.count(file) > 1}:
         raise UsageError(f"two pages write {file}; rename the one of the plugin.")
     return {
-        "title": f"fsibench: {report.store_path.stem}",
+        "title": report.title,
         "navigation": [(next(iter(sheets)), page.title) for page, sheets in made if sheets],
         "version": importlib.metadata.version("fsibench"),
         "source": report.store_path.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +10,9 @@ import pandas as pd
 from tabulate import tabulate
 
 from fsibench.reports.analysis.overview import Overview, count
-from fsibench.reports.analysis.results import SCORES, Results, load
+from fsibench.reports.analysis.results import Results, load
 
 WIDEST_NAME = 34
-# What the runner says about the clock of an entry, as a reader needs it.
-FLAGS = {
-    "works_while_paused": "threads or child processes worked while the clock stood still, so its times are too good",
-    "costly_predict": "predicting one row costs more than ten training steps, so work is hidden from the clock",
-}
 
 
 def render(store_path: Path, where: Mapping[str, str] | None = None) -> str:
@@ -30,13 +25,14 @@ def render(store_path: Path, where: Mapping[str, str] | None = None) -> str:
 
 def render_results(results: Results) -> str:
     overview = Overview(results)
-    blocks = overview.blocks["rmse"]
+    blocks = overview.blocks[overview.main_metric]
     if blocks.values.empty:
         return "\n".join(["No dataset × split has been finished by every entry yet.", *overview.caveats])
-    rows = [_row(str(entry), row) for entry, row in overview.board.iterrows()]
-    headers = ["entry", *(f"{name}\n{kind}" for name in ("RMSE", "LL", "CRPS") for kind in ("rank", "of means"))]
+    rows = [_row(str(entry), row, results.headline) for entry, row in overview.board.iterrows()]
+    labels = [results.metrics[key].label for key in results.headline]
+    headers = ["entry", *(f"{name}\n{kind}" for name in labels for kind in ("rank", "of means"))]
     text = tabulate(rows, [*headers, "failed", "train\nseconds", "predict s\n1000 rows"], tablefmt="simple", disable_numparse=True,
-                    colalign=("left", *["right"] * 9))  # fmt: skip
+                    colalign=("left", *["right"] * (2 * len(labels) + 3)))  # fmt: skip
     explanation = (
         f"rank: mean over {count(len(blocks.values), 'dataset × split block')} of "
         f"{count(len(blocks.datasets), 'data set')}; "
@@ -45,8 +41,8 @@ def render_results(results: Results) -> str:
     return "\n".join([text, "", explanation, *_marks(overview), *overview.caveats])
 
 
-def _row(entry: str, row: pd.Series) -> list[str]:
-    ranks = [row[f"{kind}_{metric}"] for metric in SCORES for kind in ("mean_rank", "rank_of_means")]
+def _row(entry: str, row: pd.Series, headline: Sequence[str]) -> list[str]:
+    ranks = [row[f"{kind}_{metric}"] for metric in headline for kind in ("mean_rank", "rank_of_means")]
     name = shorten(entry) + (" *" if row["note"] else "") + (" !" if row["doubtful"] else "")
     failed = f"{row['failed']}/{row['cells']}" if row["failed"] else "-"
     seconds = "-" if np.isnan(row["train_seconds"]) else f"{row['train_seconds']:.3g}"
@@ -61,11 +57,6 @@ def _marks(overview: Overview) -> list[str]:
     lines += [
         f"! {entry}: {row['doubtful']} of {row['cells']} cells failed the method's own diagnostics (R-hat, ESS)."
         for entry, row in doubtful.iterrows()
-    ]
-    lines += [
-        f"{entry}: {FLAGS.get(flag, flag)}."
-        for entry, flags in overview.board["flags"].items()
-        for flag in (flags if isinstance(flags, list) else ())
     ]
     return lines
 

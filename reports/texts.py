@@ -13,7 +13,7 @@ import pandas as pd
 
 from fsibench.reports.analysis import ranking
 from fsibench.reports.analysis.overview import Overview, failure_rule
-from fsibench.reports.analysis.results import METRICS
+from fsibench.reports.analysis.results import direction, explanation
 from fsibench.reports.numbers import number, with_error
 
 
@@ -23,19 +23,28 @@ def conditions_sentence(cells: pd.DataFrame) -> str:
     return f"Conditions: {'; '.join(parts)}." if parts else ""
 
 
-def board_heads() -> list[str]:
-    ranks = [f"{METRICS[key].label}: {kind}" for key in METRICS for kind in ("mean rank", "rank of means")]
-    return [*ranks, "failed", "training seconds", "CPU seconds", "peak memory, MB"]
+COSTS = {
+    "train_seconds": "training seconds",
+    "cpu_seconds": "CPU seconds",
+    "predict_seconds_per_1000_rows": "CPU seconds to predict 1,000 rows",
+    "peak_memory_mb": "peak memory, MB",
+}
+
+
+def board_heads(overview: Overview) -> list[str]:
+    labels = [overview.results.metrics[key].label for key in overview.results.tested]
+    ranks = [f"{label}: {kind}" for label in labels for kind in ("mean rank", "rank of means")]
+    return [*ranks, "failed", *COSTS.values()]
 
 
 def board_rows(overview: Overview) -> list[list[str]]:
     """The leaderboard at the end of the budget, as text: the page without JavaScript, and Markdown."""
     rows = []
     for entry, row in overview.board.iterrows():
-        ranks = [row[f"{kind}_{key}"] for key in METRICS for kind in ("mean_rank", "rank_of_means")]
+        ranks = [row[f"{kind}_{key}"] for key in overview.results.tested for kind in ("mean_rank", "rank_of_means")]
         texts = ["–" if np.isnan(rank) else f"{rank:.2f}" for rank in ranks]
         failed = f"{row['failed']} of {row['cells']}" if row["failed"] else "0"
-        costs = [number(float(row[name]), 3) for name in ("train_seconds", "cpu_seconds", "peak_memory_mb")]
+        costs = [number(float(row[name]), 3) for name in COSTS]
         rows.append([entry_name(str(entry), row), *texts, failed, *costs])
     return rows
 
@@ -48,14 +57,14 @@ def entry_name(entry: str, row: pd.Series) -> str:
 
 def score_table(overview: Overview, key: str) -> dict[str, Any]:
     """Data set means of one metric as text, entries in the order of the leaderboard."""
-    metric, scores, datasets = METRICS[key], overview.scores[key], overview.results.datasets
+    metric, scores, datasets = overview.results.metrics[key], overview.scores[key], overview.results.datasets
     rows = [
         [entry_name(str(entry), row), *(score_text(scores.get((dataset, str(entry)))) for dataset in datasets)]
         for entry, row in overview.board.iterrows()
     ]
     rule = failure_rule(ranking.CONSTANT in overview.results.entries)
     caption = (
-        f"Mean ± standard error over splits of the {metric.explanation}; {metric.direction}. "
+        f"Mean ± standard error over splits of the {explanation(metric)}; {direction(metric)}. "
         f"† contains failed cells: {rule}"
     )
     return {"key": key, "title": metric.label, "caption": caption, "heads": datasets, "rows": rows}
@@ -64,7 +73,7 @@ def score_table(overview: Overview, key: str) -> dict[str, Any]:
 def score_text(cell: Mapping[str, float] | None) -> str:
     if cell is None or math.isnan(cell["mean"]):
         return "failed" if cell is not None and cell["failed"] else "–"
-    mean, error = with_error(cell["mean"], cell["standard_error"])
+    mean, error = with_error(cell["mean"], cell["standard_error"], cell["splits"])
     return f"{mean} ± {error}" + (" †" if cell["failed"] else "")
 
 

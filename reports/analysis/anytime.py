@@ -16,7 +16,7 @@ import pandas as pd
 from fsibench.reports.analysis import statistics
 from fsibench.reports.analysis.overview import Overview
 from fsibench.reports.analysis.ranking import CONSTANT
-from fsibench.reports.analysis.results import METRICS, Floats, Results
+from fsibench.reports.analysis.results import Floats, Results
 
 # The first look at a fast method can come after microseconds; this much before the end is early enough.
 EARLIEST_SHARE = 1e-4
@@ -53,9 +53,10 @@ class Anytime:
 
     @classmethod
     def shared(cls, results: Results, num_points: int) -> Anytime:
-        """The same times for all data sets, over the whole store."""
-        spans = evaluation_spans(results)
-        grid = time_grid(float(spans["first"].min()), float(spans["last"].max()), num_points)
+        """The same times for all data sets: from when half of the cells have a result, until the last evaluation."""
+        spans = evaluation_spans(results)[results.finished]
+        first = spans["first"][np.isfinite(spans["first"])].median()
+        grid = time_grid(float(first), float(spans["last"].max()), num_points)
         return cls(results, dict.fromkeys(results.datasets, grid))
 
     @classmethod
@@ -155,7 +156,7 @@ def shares_of_targets(overview: Overview, anytime: Anytime, metric: str) -> dict
 
     Targets of a data set run from the mean score of `constant` (without it: the worst mean) to the best mean.
     """
-    larger = METRICS[metric].larger_is_better
+    larger = overview.results.metrics[metric].larger_is_better
     sign = 1.0 if larger else -1.0
     # The best score so far; nothing before the first posterior.
     scores = np.where(np.isnan(anytime.values(metric)), -np.inf, sign * anytime.values(metric))
@@ -173,11 +174,29 @@ def shares_of_targets(overview: Overview, anytime: Anytime, metric: str) -> dict
     return {entry: total / counts[entry] for entry, total in totals.items()}
 
 
+def area_range(grid: Floats) -> tuple[float, float]:
+    """Training seconds over which the share of targets is averaged: the last decade before the last evaluation.
+
+    From the first microsecond on, whoever is there first would win by the choice of the axis.
+    """
+    return max(float(grid[0]), float(grid[-1]) / 10), float(grid[-1])
+
+
+def area(grid: Floats, shares: Floats) -> float:
+    """Mean share of targets reached, over log time within `area_range`."""
+    start, end = area_range(grid)
+    inner = grid[grid > start * (1 + 1e-9)]
+    times = np.concatenate([[start], inner]) if start < end else np.array([end])
+    held = shares[np.searchsorted(grid, times * (1 + 1e-9), side="right") - 1]
+    value: float = statistics.area_under_curve(times, held)
+    return value
+
+
 def _targets(overview: Overview, metric: str, dataset: str) -> Floats | None:
     means = overview.means(metric, dataset)
     if not means:
         return None
-    larger = METRICS[metric].larger_is_better
+    larger = overview.results.metrics[metric].larger_is_better
     best = max(means.values()) if larger else min(means.values())
     worst = means.get(CONSTANT, min(means.values()) if larger else max(means.values()))
     if best == worst or (best > worst) != larger:

@@ -10,23 +10,10 @@ import pandas as pd
 
 from fsibench.reports.analysis import statistics
 from fsibench.reports.analysis.overview import Overview
-from fsibench.reports.analysis.results import Floats, calibration_error
+from fsibench.reports.analysis.results import LEVELS, Floats, calibration_error, coverage
 
-# Twenty bins give the coverage of every central interval of 10 %, 20 %, ... exactly.
-LEVELS = np.arange(1, 10) / 10
 SMALLEST_GAP = 0.02
 LEVEL_OF_TEST = 0.01
-
-
-def coverage(counts: Floats) -> Floats:
-    """Share of targets within the central intervals of `LEVELS`; counts [..., bins] -> [..., levels]."""
-    num_bins = counts.shape[-1]
-    total = counts.sum(-1)
-    parts = []
-    for level in LEVELS:
-        margin = round((1 - level) / 2 * num_bins)
-        parts.append(counts[..., margin : num_bins - margin].sum(-1) / total)
-    return np.stack(parts, -1)
 
 
 def coverage_gap(counts: Floats) -> Floats:

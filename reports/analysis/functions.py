@@ -39,17 +39,17 @@ def panels(store_path: Path, results: Results) -> list[dict[str, Any]]:
     found = []
     for dataset, rows in chosen.groupby("dataset", sort=True):
         columns = [
-            (str(entry), int(split), payloads[cell])
-            for entry, split, cell in rows[["entry", "split", "id"]].itertuples(index=False)
+            (str(entry), int(split), int(seed), payloads[cell])
+            for entry, split, seed, cell in rows[["entry", "split", "seed", "id"]].itertuples(index=False)
         ]
         found.append(_panel(str(dataset), columns))
     return found
 
 
-def _panel(dataset: str, columns: Sequence[tuple[str, int, Mapping[str, Any]]]) -> dict[str, Any]:
-    first = columns[0][2]
+def _panel(dataset: str, columns: Sequence[tuple[str, int, int, Mapping[str, Any]]]) -> dict[str, Any]:
+    first = columns[0][3]
     train = np.column_stack([first["train_x"], first["train_y"]]).astype(float)
-    shown = [_column(entry, split, payload) for entry, split, payload in columns]
+    shown = [_column(entry, split, seed, payload) for entry, split, seed, payload in columns]
     fans = [train[:, 1], *(_values(column["quantiles"], "y") for column in shown)]
     priors = [np.asarray(column["prior"], dtype=float).ravel() for column in shown if column["prior"]]
     return {
@@ -63,7 +63,7 @@ def _panel(dataset: str, columns: Sequence[tuple[str, int, Mapping[str, Any]]]) 
     }
 
 
-def _column(entry: str, split: int, payload: Mapping[str, Any]) -> dict[str, Any]:
+def _column(entry: str, split: int, seed: int, payload: Mapping[str, Any]) -> dict[str, Any]:
     grid = np.asarray(payload["x"], dtype=float).ravel()
     keep = np.unique(np.linspace(0, len(grid) - 1, min(len(grid), MOST_POINTS)).round().astype(int))
     quantiles = sorted((payload.get("quantiles") or {}).items(), key=lambda item: float(item[0]))
@@ -72,6 +72,7 @@ def _column(entry: str, split: int, payload: Mapping[str, Any]) -> dict[str, Any
     return {
         "entry": entry,
         "split": split,
+        "seed": seed,
         "x": _rounded(grid[keep]),
         "quantiles": [{"p": float(p), "y": _rounded(np.asarray(y, dtype=float)[keep])} for p, y in quantiles],
         "draws": _rows(payload.get("draws"), keep, MOST_DRAWS),

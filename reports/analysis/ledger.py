@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fsibench.metrics import known
 from fsibench.reports.analysis import plausibility, ranking
 from fsibench.reports.analysis.overview import Overview
-from fsibench.reports.analysis.results import METRICS, SCORES, Results
+from fsibench.reports.analysis.results import Results
 from fsibench.reports.numbers import number, with_error
 
 VERDICTS = ("reproduced", "better", "worse", "implausible as printed", "variant", "not comparable", "not run")
@@ -72,7 +73,7 @@ def published_doubts(table: pd.DataFrame) -> list[plausibility.Doubt]:
 def own_doubts(overview: Overview) -> list[plausibility.Doubt]:
     """The same checks over our own means."""
     parts = []
-    for metric in SCORES:
+    for metric in (key for key in plausibility.LARGER_IS_BETTER if key in overview.summaries):
         summary = overview.summaries[metric].reset_index()
         part = summary.rename(columns={"entry": "method", "standard_error": "error", "standard_deviation": "spread"})
         parts.append(part[["dataset", "method", "mean", "error", "spread"]].assign(metric=metric))
@@ -169,7 +170,7 @@ def _score_line(
 
 def compare(row: Mapping[str, Any], ours: pd.Series, test_to_train: float) -> tuple[str, str]:
     """Verdict and reason from both means, both spreads over splits, and the overlap of the splits."""
-    metric = METRICS[row["metric"]]
+    metric = known()[row["metric"]]
     sign = 1.0 if metric.larger_is_better else -1.0
     gain = sign * (float(ours["mean"]) - row["mean"])
     spread = float(ours["standard_deviation"])
@@ -201,13 +202,13 @@ def ranks_among_published(overview: Overview, entries: Mapping[str, Mapping[str,
         return None
     results, datasets = overview.results, set(published()["dataset"])
     columns = {}
-    for metric in SCORES:
-        table = results.table(results.final(metric))
+    for metric in plausibility.LARGER_IS_BETTER:
+        table = results.table(metric)
         table = table[table["dataset"].isin(datasets) & table["entry"].isin(chosen)]
         blocks = ranking.complete_blocks(table, entries=[name for name in chosen if name in set(table["entry"])])
         if len(blocks.entries) < len(chosen) or blocks.values.empty:
             return None
-        columns[metric] = ranking.mean_rank(blocks.values, METRICS[metric].larger_is_better)
+        columns[metric] = ranking.mean_rank(blocks.values, known()[metric].larger_is_better)
         columns[f"{metric}_blocks"] = pd.Series(len(blocks.values), index=columns[metric].index)
     return pd.DataFrame(columns)
 

@@ -10,8 +10,15 @@ import numpy as np
 import pandas as pd
 
 from fsibench.reports.analysis import plausibility, ranking
-from fsibench.reports.analysis.results import METRICS, Results
+from fsibench.reports.analysis.results import Results
 
+# What pages open with: it scores the whole distribution and exists for every predictive.
+FIRST_METRIC = "crps"
+# What the runner says about the clock of an entry, as a reader needs it.
+FLAGS = {
+    "works_while_paused": "threads or child processes worked while the clock stood still, so its times are too good",
+    "costly_predict": "predicting one row costs more than ten training steps, so work is hidden from the clock",
+}
 # Trace entries by which a method says that its own result should not be trusted.
 DIAGNOSTICS_FAILED = "diagnostics_failed"
 
@@ -22,23 +29,54 @@ class Overview:
 
     @cached_property
     def blocks(self) -> dict[str, ranking.Blocks]:
-        """Per metric the complete blocks at the end of the budget; the same blocks and entries for all metrics."""
-        return {key: ranking.complete_blocks(self.results.table(self.results.final(key))) for key in METRICS}
+        """Per metric the complete blocks at the end of the budget, over the entries that are ranked in it."""
+        return {key: ranking.complete_blocks(self._trusted(key)) for key in self.results.metrics}
+
+    def _trusted(self, metric: str) -> pd.DataFrame:
+        table = self.results.table(metric)
+        return table[~table["entry"].isin(self.distrusted)]
+
+    @cached_property
+    def main_metric(self) -> str:
+        """The metric that pages open with."""
+        headline = self.results.headline
+        return FIRST_METRIC if FIRST_METRIC in headline else next(iter(headline or self.results.metrics))
 
     @cached_property
     def ranked(self) -> list[str]:
-        entries: list[str] = self.blocks["rmse"].entries
+        """Entries ranked in the main metric."""
+        entries: list[str] = self.blocks[self.main_metric].entries
         return entries
 
     @cached_property
+    def distrusted(self) -> list[str]:
+        """Entries whose own diagnostics failed in more than half of the cells that finished: shown, not ranked."""
+        costs = self.costs
+        return list(costs.index[costs["doubtful"] > 0.5 * (costs["cells"] - costs["failed"] - costs["unfinished"])])
+
+    @cached_property
+    def without_metric(self) -> dict[str, list[str]]:
+        """Headline metric -> entries for which it does not exist."""
+        results, found = self.results, {}
+        for key in results.headline:
+            entries = results.cells["entry"].to_numpy()
+            found[key] = sorted(set(entries[results.absent(key)]) - set(results.table(key)["entry"]))
+        return found
+
+    @cached_property
     def unranked(self) -> list[str]:
-        """Entries without a rank: set aside for missing cells, or without one finished cell."""
-        return sorted(set(self.results.entries) - set(self.ranked))
+        """Entries without a rank because too few of their cells were run."""
+        explained = {*self.ranked, *self.distrusted, *self.without_metric.get(self.main_metric, ())}
+        return [entry for entry in self.results.entries if entry not in explained]
+
+    @cached_property
+    def costs(self) -> pd.DataFrame:
+        return costs(self.results)
 
     @cached_property
     def summaries(self) -> dict[str, pd.DataFrame]:
         """Per metric, data set and entry: mean, standard deviation, standard error, failures. Every finished cell counts."""
-        return {key: summarise(self.results, key) for key in METRICS}
+        return {key: summarise(self.results, key) for key in self.results.metrics}
 
     @cached_property
     def scores(self) -> dict[str, dict[tuple[str, str], dict[str, float]]]:
@@ -63,22 +101,22 @@ class Overview:
 
     @cached_property
     def board(self) -> pd.DataFrame:
-        """One row per entry, best mean rank (over RMSE, LL and CRPS) first, unranked entries last."""
+        """One row per entry, best mean rank (over the headline metrics) first, unranked entries last."""
         columns: dict[str, Any] = {}
-        for key, metric in METRICS.items():
+        for key, metric in self.results.metrics.items():
             part = self.blocks[key]
             columns[f"mean_rank_{key}"] = ranking.mean_rank(part.values, metric.larger_is_better)
             columns[f"rank_of_means_{key}"] = ranking.rank_of_means(
                 part.values, metric.larger_is_better, part.constant
             )
-        board = costs(self.results).join(pd.DataFrame(columns))
-        order = board[["mean_rank_rmse", "mean_rank_ll", "mean_rank_crps"]].mean(axis=1)
+        board = self.costs.join(pd.DataFrame(columns))
+        order = board[[f"mean_rank_{key}" for key in self.results.headline]].mean(axis=1)
         return board.iloc[np.lexsort((board.index.to_numpy(dtype=str), order.to_numpy()))]
 
     @cached_property
     def caveats(self) -> list[str]:
         """Sentences a reader must see beside the ranks."""
-        results, blocks = self.results, self.blocks["rmse"]
+        results, blocks = self.results, self.blocks[self.main_metric]
         sentences = [*results.left_out]
         num_failed = int(results.failed.sum())
         if num_failed:
@@ -87,8 +125,17 @@ class Overview:
             sentences.append(
                 f"{count(blocks.num_incomplete, 'dataset × split block')} not ranked, because a ranked entry has no result."
             )
+        if self.distrusted:
+            told = (f"{entry} ({self.costs.loc[entry, 'doubtful']} of {self.costs.loc[entry, 'cells']} cells)"
+                    for entry in self.distrusted)  # fmt: skip
+            sentences.append(f"Not ranked, because the method's own diagnostics failed: {', '.join(told)}.")
+        for key, entries in self.without_metric.items():
+            if entries:
+                sentences.append(f"Not ranked in {results.metrics[key].label}, which they do not have: {', '.join(entries)}.")
         if self.unranked:
             sentences.append(f"Not ranked, because too few cells were run: {', '.join(self.unranked)}.")
+        for entry, flags in self.costs["flags"].items():
+            sentences += [f"{entry}: {FLAGS.get(flag, flag)}." for flag in (flags if isinstance(flags, list) else ())]
         # A budget in CPU seconds is not shortened by a busy machine.
         on_the_wall = results.cells["clock"] == "wall"
         contended = int(results.cells.loc[on_the_wall, "contended"].fillna(0).astype(bool).sum())
@@ -111,12 +158,9 @@ def failure_rule(constant_was_run: bool) -> str:
 
 
 def summarise(results: Results, metric: str) -> pd.DataFrame:
-    values = results.table(results.final(metric)).pivot(
-        index=["dataset", "split", "seed"], columns="entry", values="value"
-    )
-    known = results.table(np.ones(len(results.cells))).pivot(
-        index=["dataset", "split", "seed"], columns="entry", values="value"
-    )
+    table, block = results.table(metric), ["dataset", "split", "seed"]
+    values = table.pivot(index=block, columns="entry", values="value")
+    known = table.assign(value=1.0).pivot(index=block, columns="entry", values="value")
     constant = values[ranking.CONSTANT] if ranking.CONSTANT in values.columns else None
     summary: pd.DataFrame = ranking.summary(values, constant, known.notna())
     return summary
@@ -131,7 +175,7 @@ def costs(results: Results) -> pd.DataFrame:
         cells=1, failed=results.failed, unfinished=~results.finished, doubtful=doubtful
     )
     counts = marked.groupby("entry").sum()
-    numbers = cells.loc[good, ["train_seconds", "cpu_seconds", "predict_seconds", "peak_memory_mb"]].astype(float)
+    numbers = cells.loc[good, ["train_seconds", "cpu_seconds", "peak_memory_mb"]].astype(float)
     means = numbers.groupby(cells.loc[good, "entry"]).mean()
     table: pd.DataFrame = counts.join(means).join(prediction_costs(cells[good]))
     return table.assign(note=[results.notes.get(entry, "") for entry in table.index])

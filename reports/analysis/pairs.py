@@ -23,10 +23,15 @@ def pairwise(overview: Overview, key: str) -> pd.DataFrame:
 
 
 def scaled_means(overview: Overview, key: str) -> pd.DataFrame:
-    """Data set means without units: errors over the target's sd, LL as it is (a change of unit shifts all entries)."""
-    blocks, cells = overview.blocks[key], overview.results.cells
+    """Data set means that can be compared across data sets."""
+    blocks = overview.blocks[key]
     means: pd.DataFrame = ranking.dataset_means(blocks.values, blocks.constant)
-    if key in ("ll", "calibration"):
-        return means
-    scale = cells["target_scale"].astype(float).groupby(cells["dataset"]).mean().reindex(means.index)
-    return means.div(scale.where(scale > 0, 1.0), axis=0)
+    return means.div(unit_scale(overview, key).reindex(means.index), axis=0)
+
+
+def unit_scale(overview: Overview, key: str) -> pd.Series:
+    """What to divide the scores of each data set by: the target's sd, or 1 (a change of unit shifts log densities alike)."""
+    cells = overview.results.cells
+    scale = cells["target_scale"].astype(float).groupby(cells["dataset"]).mean()
+    in_units = overview.results.metrics[key].unit == "target"
+    return scale.where(scale > 0, 1.0) if in_units else pd.Series(1.0, index=scale.index)

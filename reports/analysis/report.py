@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,14 +11,16 @@ from typing import Any
 
 import pandas as pd
 
-from fsibench.reports.analysis import calibration, functions, ledger
+from fsibench.reports.analysis import calibration, duels, functions, ledger
 from fsibench.reports.analysis.anytime import Anytime, shares_of_targets
 from fsibench.reports.analysis.overview import Overview
 from fsibench.reports.analysis.pairs import pairwise
-from fsibench.reports.analysis.results import BLOCK, METRICS, Floats, Results, load
+from fsibench.reports.analysis.results import BLOCK, Floats, Results, Subset, load
+from fsibench.reports.analysis.standing import Standing
 
 # Numbers embedded for the slider: about 5 MB of text. Larger stores get fewer grid points, never fewer cells.
 MOST_BOARD_NUMBERS = 900_000
+MOST_CURVE_NUMBERS = 400_000
 
 
 @dataclass(frozen=True)
@@ -27,19 +30,42 @@ class Report:
     overview: Overview
     store_path: Path
     where: Mapping[str, str]
+    formats: Sequence[str] = ()  # of the figures that are drawn beside the pages
+    figure_names: Sequence[str] = ()
 
     @classmethod
-    def read(cls, store_path: Path, where: Mapping[str, str] | None = None) -> Report:
-        return cls(Overview(load(store_path, where)), store_path, dict(where or {}))
+    def read(cls, store_path: Path, where: Mapping[str, str] | None = None, subset: Subset | None = None) -> Report:
+        return cls(Overview(load(store_path, where, subset)), store_path, dict(where or {}))
 
     @property
     def results(self) -> Results:
         return self.overview.results
 
+    @property
+    def title(self) -> str:
+        name = self.store_path.stem
+        return "fsibench results" if name in ("fsibench", "results") else f"fsibench: {name}"
+
+    @cached_property
+    def entry_files(self) -> dict[str, str]:
+        """Entry -> file of its page."""
+        return {name: f"entry-{stem}.html" for name, stem in file_stems(self.results.entries).items()}
+
+    @cached_property
+    def dataset_files(self) -> dict[str, str]:
+        return {name: f"dataset-{stem}.html" for name, stem in file_stems(self.results.datasets).items()}
+
     @cached_property
     def slider(self) -> Anytime:
-        room = MOST_BOARD_NUMBERS // (len(METRICS) * max(self._num_board_cells, 1)) - 1
+        room = MOST_BOARD_NUMBERS // (len(self.results.tested) * max(self._num_board_cells, 1)) - 1
         return Anytime.shared(self.results, min(max(room, 3), 40))
+
+    @cached_property
+    def curves(self) -> Anytime:
+        """Every data set on its own times, for drawing."""
+        results = self.results
+        numbers = max(len(results.entries) * len(results.datasets) * len(results.tested) * 3, 1)
+        return Anytime.per_dataset(results, min(max(MOST_CURVE_NUMBERS // numbers, 6), 40))
 
     @property
     def _num_board_cells(self) -> int:
@@ -58,13 +84,40 @@ class Report:
     @cached_property
     def shares(self) -> dict[str, dict[str, Floats]]:
         """Metric -> entry -> share of targets reached at the slider's times."""
-        return {metric: shares_of_targets(self.overview, self.slider, metric) for metric in METRICS}
+        return {metric: shares_of_targets(self.overview, self.slider, metric) for metric in self.results.tested}
 
     @cached_property
     def pairs(self) -> dict[str, pd.DataFrame]:
         """Metric -> corrected paired tests on every data set."""
-        return {metric: pairwise(self.overview, metric) for metric in METRICS}
+        return {metric: pairwise(self.overview, metric) for metric in self.results.tested}
+
+    @cached_property
+    def standings(self) -> dict[str, Standing]:
+        """Metric -> where the entries stand; only metrics in which something is ranked."""
+        blocks, metrics = self.overview.blocks, self.results.metrics
+        return {key: Standing(metrics[key], blocks[key]) for key in metrics if not blocks[key].values.empty}
+
+    @property
+    def verdict(self) -> str:
+        """One sentence of result; empty where nothing is ranked."""
+        standing = self.standings.get(self.overview.main_metric)
+        return standing.sentence() if standing is not None else ""
+
+    @cached_property
+    def duels(self) -> dict[str, dict[tuple[str, str], duels.Duel]]:
+        """Metric -> every pair of entries."""
+        return {metric: duels.duels(self.overview, metric) for metric in self.results.tested}
 
     @cached_property
     def ledger(self) -> list[ledger.Line]:
         return list(ledger.ledger(self.overview))
+
+
+def file_stems(names: Sequence[str]) -> dict[str, str]:
+    """A file name for each name: safe characters only, a number where two would collide."""
+    stems: dict[str, str] = {}
+    for name in names:
+        stem = re.sub(r"[^A-Za-z0-9.=-]+", "_", name)[:60].strip("._") or "unnamed"
+        taken = set(stems.values())
+        stems[name] = next(s for s in (stem, *(f"{stem}-{k}" for k in range(2, len(names) + 2))) if s not in taken)
+    return stems

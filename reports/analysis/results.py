@@ -7,7 +7,7 @@ most cells unless the caller asks for another. What is left out is said in `Resu
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ import pandas as pd
 
 from fsibench.errors import UsageError
 from fsibench.harness.store import CURVE_COLUMNS, Store
+from fsibench.metrics import Metric, known
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,42 +31,70 @@ CONDITION = ("scheme", "budget", "clock", "device")
 BLOCK = ("dataset", "split", "seed")
 
 
-@dataclass(frozen=True)
-class Metric:
-    key: str
-    label: str
-    larger_is_better: bool
-    explanation: str
-
-    @property
-    def direction(self) -> str:
-        return "higher is better" if self.larger_is_better else "lower is better"
+# Central intervals whose coverage is looked at. Twenty bins of the PIT give each of them exactly.
+LEVELS = np.arange(1, 10) / 10
+CALIBRATION = "calibration"
 
 
-METRICS = {
-    metric.key: metric
-    for metric in (
-        Metric("rmse", "RMSE", False, "root mean squared error of the predictive mean, in the target's units"),
-        Metric("ll", "LL", True, "mean log density of the test targets, in the target's units"),
-        Metric("crps", "CRPS", False, "continuous ranked probability score, in the target's units"),
-        Metric(
-            "calibration",
-            "Calibration error",
-            False,
-            "mean distance between the distribution of the probability integral transforms and the uniform one; "
-            "0 is perfect, and about 0.31/√n is chance for n test points",
-        ),
-    )
-}
-SCORES = ("rmse", "ll", "crps")
+def direction(metric: Metric) -> str:
+    return "higher is better" if metric.larger_is_better else "lower is better"
+
+
+def explanation(metric: Metric) -> str:
+    """What a metric is, with its unit, as part of a sentence."""
+    unit = {"target": ", in the target's units", "nats": ", in nats"}.get(metric.unit, "")
+    return f"{metric.meaning or metric.label}{unit}"
+
+
+def coverage(counts: Floats) -> Floats:
+    """Share of targets within the central intervals of `LEVELS`; PIT counts [..., bins] -> [..., levels]."""
+    num_bins = counts.shape[-1]
+    total = counts.sum(-1)
+    margins = [round((1 - level) / 2 * num_bins) for level in LEVELS]
+    return np.stack([counts[..., margin : num_bins - margin].sum(-1) / total for margin in margins], -1)
 
 
 def calibration_error(counts: Floats) -> Floats:
-    """Mean over the inner bin edges u of |F(u) − u|, F the empirical cdf of the PIT; counts [..., bins] -> [...]."""
-    num_bins = counts.shape[-1]
-    edges = np.arange(1, num_bins) / num_bins
-    cdf = counts.cumsum(-1)[..., :-1] / counts.sum(-1, keepdims=True)
-    return np.asarray(np.abs(cdf - edges).mean(-1))
+    """Mean over `LEVELS` of |coverage − level|, as the metric `calibration`; PIT counts [..., bins] -> [...]."""
+    return np.asarray(np.abs(coverage(counts) - LEVELS).mean(-1))
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Part of a store under other names: `entries` and `datasets` to keep (all if empty), in this order."""
+
+    entries: Sequence[str] = ()
+    datasets: Sequence[str] = ()
+    names: Mapping[str, str] = field(default_factory=dict)  # entry or data set -> what to call it
+
+    def of(self, cells: pd.DataFrame) -> pd.DataFrame:
+        for column, wanted in (("entry", self.entries), ("dataset", self.datasets)):
+            present = sorted(cells[column].unique())
+            for name in wanted:
+                if name not in present:
+                    raise UsageError(f"the store has no {column} {name!r}; it has {', '.join(present)}.")
+            cells = cells[cells[column].isin(list(wanted))] if wanted else cells
+        known_names = {*cells["entry"], *cells["dataset"]}
+        for name in self.names:
+            if name not in known_names:
+                raise UsageError(f"--rename names {name!r}, which is no entry or data set of this report.")
+        renamed = cells.assign(**{name: cells[name].replace(dict(self.names)) for name in ("entry", "dataset")})
+        coordinates = ["entry", *BLOCK]
+        if renamed.duplicated(coordinates).any():
+            raise UsageError("--rename gives two entries or data sets the same name; choose different ones.")
+        return renamed.reset_index(drop=True)
+
+    def words(self) -> list[str]:
+        """The arguments of `fsibench report` that choose this subset."""
+        renamed = [f"{old}={new}" for old, new in self.names.items()]
+        parts = {"--entries": self.entries, "--datasets": self.datasets, "--rename": renamed}
+        return [word for flag, values in parts.items() if values for word in (flag, ",".join(values))]
+
+    def ordered(self, column: str, present: Iterable[str]) -> list[str]:
+        """Names in the order asked for; those not named follow by alphabet."""
+        wanted = self.entries if column == "entry" else self.datasets
+        first = [self.names.get(name, name) for name in wanted]
+        return [*first, *sorted(set(present) - set(first))]
 
 
 @dataclass(frozen=True)
@@ -103,14 +132,26 @@ class Results:
     traces: list[dict[str, Any]]  # trace at the last evaluation
     runs: list[dict[str, Any]]
     left_out: list[str] = field(default_factory=list)
+    subset: Subset = field(default_factory=Subset)
 
     @cached_property
     def entries(self) -> list[str]:
-        return sorted(self.cells["entry"].unique())
+        return self.subset.ordered("entry", self.cells["entry"])
 
     @cached_property
     def datasets(self) -> list[str]:
-        return sorted(self.cells["dataset"].unique())
+        return self.subset.ordered("dataset", self.cells["dataset"])
+
+    @cached_property
+    def stored_names(self) -> dict[str, str]:
+        """Entry -> its name in the store, which differs where a report renames it."""
+        renamed = {new: old for old, new in self.subset.names.items()}
+        return {entry: renamed.get(entry, entry) for entry in self.entries}
+
+    @cached_property
+    def methods(self) -> dict[str, str]:
+        """Entry -> its method."""
+        return dict(zip(self.cells["entry"], self.cells["method"], strict=True))
 
     @cached_property
     def notes(self) -> dict[str, str]:
@@ -119,6 +160,14 @@ class Results:
         notes = zip(self.cells["note"], variant, strict=True)
         told = zip(self.cells["entry"], ("; ".join(filter(None, pair)) for pair in notes), strict=True)
         return {entry: text for entry, text in told if text}
+
+    @cached_property
+    def citations(self) -> dict[str, str]:
+        """Method or data set -> its paper, as the runs wrote it down."""
+        found: dict[str, str] = {}
+        for run in self.runs:
+            found |= dict(run["protocol"].get("citations", {}))
+        return found
 
     @cached_property
     def failed(self) -> npt.NDArray[np.bool_]:
@@ -139,24 +188,60 @@ class Results:
         recorded = self.cells["train_seconds"].to_numpy(dtype=float)
         return np.asarray(np.fmax(np.fmax(last, recorded), 0.0))
 
+    @cached_property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics that some cell has at its end, in the order of the metric list."""
+        have = [key for key in self.curves.values if key in known() and np.isfinite(self.final(key)).any()]
+        keys = have or [metric.key for metric in headline_metrics()]
+        return {key: known()[key] for key in known() if key in keys}
+
+    @cached_property
+    def headline(self) -> list[str]:
+        """Keys of the metrics that are ranked first and lead every table."""
+        return [key for key, metric in self.metrics.items() if metric.headline]
+
+    @cached_property
+    def tested(self) -> list[str]:
+        """Keys of the metrics with curves, ranks over time and tests: the headline ones and the calibration error."""
+        return [key for key in self.metrics if key in self.headline or key == CALIBRATION]
+
     def final(self, metric: str) -> Floats:
-        """Score of each cell at the end of its budget; NaN where it failed or did not finish."""
+        """Score of each cell at the end of its budget; NaN where it failed, did not finish or has no such score."""
+        if metric not in self.curves.values:
+            return np.full(len(self.cells), np.nan)
         values = self.curves.last(self.curves.values[metric], np.diff(self.curves.offsets))
         return np.where(self.failed | ~self.finished, np.nan, values)
 
-    def table(self, values: Floats, name: str = "value") -> pd.DataFrame:
-        """A bare table of the finished cells: entry, dataset, split, seed, value (NaN: failed)."""
-        table = self.cells[["entry", *BLOCK]].assign(**{name: values})
-        return table[self.finished].reset_index(drop=True)
+    def absent(self, metric: str) -> npt.NDArray[np.bool_]:
+        """Cells for which the metric does not exist, such as a density of a sample predictive. They did not fail."""
+        final, ended_well = self.final(metric), self.finished & ~self.failed
+        entries = self.cells["entry"].to_numpy()
+        without = ended_well & np.isnan(final)
+        never = set(entries[without]) - set(entries[np.isfinite(final)])
+        return np.asarray(without | np.isin(entries, sorted(never)))
+
+    def table(self, metric: str, values: Floats | None = None) -> pd.DataFrame:
+        """A bare table of the finished cells that have the metric: entry, dataset, split, seed, value (NaN: failed).
+
+        `values` are the scores at the end unless given, for example those at an earlier time.
+        """
+        table = self.cells[["entry", *BLOCK]].assign(value=self.final(metric) if values is None else values)
+        return table[self.finished & ~self.absent(metric)].reset_index(drop=True)
 
 
-def load(path: Path, where: Mapping[str, str] | None = None) -> Results:
+def headline_metrics() -> list[Metric]:
+    return [metric for metric in known().values() if metric.headline]
+
+
+def load(path: Path, where: Mapping[str, str] | None = None, subset: Subset | None = None) -> Results:
     """Read a store; `where` fixes conditions, for example `{"budget": "20s"}`."""
     with Store.read(Path(path)) as store:
         cells, left_out = select_conditions(store.cells(), where or {})
+        if subset is not None:
+            cells = subset.of(cells)
         curves, pit, traces = _read_curves(store, cells)
         runs = store.runs()
-    return Results(Path(path), cells, curves, pit, traces, runs, left_out)
+    return Results(Path(path), cells, curves, pit, traces, runs, left_out, subset or Subset())
 
 
 def select_conditions(cells: pd.DataFrame, where: Mapping[str, str]) -> tuple[pd.DataFrame, list[str]]:
@@ -182,7 +267,9 @@ def _left_out(dropped: pd.DataFrame) -> list[str]:
     for condition, rows in dropped.groupby(list(CONDITION), sort=True):
         text = ", ".join(f"{name} {value}" for name, value in zip(CONDITION, condition, strict=True))
         names = ", ".join(sorted(rows["dataset"]))
-        sentences.append(f"{rows['size'].sum()} cells with {text} (on {names}) are not shown here.")
+        number = int(rows["size"].sum())
+        shown = "1 cell" if number == 1 else f"{number} cells"
+        sentences.append(f"{shown} with {text} (on {names}) {'is' if number == 1 else 'are'} not shown here.")
     return sentences
 
 
@@ -191,7 +278,7 @@ def _read_curves(store: Store, cells: pd.DataFrame) -> tuple[Curves, Floats, lis
     position = {cell: index for index, cell in enumerate(cells["id"])}
     metrics = store.metrics()
     column = {name: index for index, name in enumerate((*CURVE_COLUMNS, *metrics))}
-    numbers = ("step", "train_seconds", "cpu_seconds", *(key for key in metrics if key != "calibration"))
+    numbers = ("step", "train_seconds", "cpu_seconds", *(key for key in metrics if key != CALIBRATION))
     pieces: list[Floats] = []
     owners: list[npt.NDArray[np.int64]] = []
     last: dict[int, tuple[str, str]] = {}
@@ -209,7 +296,7 @@ def _read_curves(store: Store, cells: pd.DataFrame) -> tuple[Curves, Floats, lis
     data = np.concatenate(pieces) if pieces else np.zeros((0, len(numbers) + 1))
     owner = np.concatenate(owners) if owners else np.zeros(0, dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(cells)))]).astype(np.int64)
-    columns = dict(zip((*numbers, "calibration"), data.T, strict=True))
+    columns = dict(zip((*numbers, CALIBRATION), data.T, strict=True))
     steps, seconds, cpu_seconds = (columns.pop(name) for name in ("step", "train_seconds", "cpu_seconds"))
     curves = Curves(offsets, steps, seconds, cpu_seconds, columns)
     return curves, *_last_looks(last, len(cells))

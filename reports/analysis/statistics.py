@@ -8,7 +8,7 @@ resamples whole data sets, or corrects for the overlap.
     wilcoxon_holm                                                      Wilcoxon (1945), Holm (1979)
     corrected_paired_test                                              Nadeau and Bengio (2003), Machine Learning 52
     two_level_bootstrap, expanded_interval                             Davison and Hinkley (1997) 3.8; Hesterberg (2015)
-    smallest_detectable_difference, leave_one_dataset_out, tiers
+    smallest_detectable_difference, splits_needed, leave_one_dataset_out, tiers
     time_to_targets, reached_share, area_under_curve                   Hansen et al. (2021), COCO
 
 `ranks` and `means` are data sets x entries; `differences` is one value per split.
@@ -131,6 +131,11 @@ def wilcoxon_holm(means: pd.DataFrame) -> pd.DataFrame:
     return table.assign(p_value=p_values, p_holm=holm(p_values))
 
 
+def sets_for_signed_rank(num_pairs: int, alpha: float = 0.05) -> int:
+    """Data sets from which on a signed-rank test can reject after Holm: its smallest p-value is 2^(1 − n) times pairs."""
+    return 1 + math.ceil(math.log2(max(num_pairs, 1) / alpha))
+
+
 def _signed_rank(differences: pd.Series) -> float:
     present = differences.dropna().to_numpy(dtype=float)
     if len(present) < 2:
@@ -212,6 +217,25 @@ def with_p_values(table: pd.DataFrame, families: str | None = None) -> pd.DataFr
     return table.assign(p_value=p_value, p_holm=p_holm, detectable=detectable)
 
 
+@lru_cache(maxsize=8)
+def _factors(alpha: float, power: float, most: int) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Numbers of splits, and quantiles that a difference must exceed in standard errors to be found with each."""
+    counts = np.unique(np.geomspace(2, most, 200).round().astype(np.int64))
+    return counts, np.asarray(stats.t.ppf(1 - alpha / 2, counts - 1) + stats.t.ppf(power, counts - 1))
+
+
+def splits_needed(
+    difference: float, deviation: float, test_to_train: float, alpha: float = 0.05, power: float = 0.8, most: int = 1000
+) -> int | None:
+    """Splits with which the corrected test finds this difference with the given power; None where `most` do not.
+
+    Splits of the same rows share training data, so their number lowers the variance only to `test_to_train` · s².
+    """
+    counts, quantiles = _factors(alpha, power, most)
+    enough = np.flatnonzero(quantiles * np.sqrt(1 / counts + test_to_train) * deviation <= abs(difference))
+    return int(counts[enough[0]]) if len(enough) else None
+
+
 def smallest_detectable_difference(
     differences: Floats, test_to_train: float, alpha: float = 0.05, power: float = 0.8
 ) -> float:
@@ -225,26 +249,40 @@ def smallest_detectable_difference(
     return float(quantiles) * math.sqrt(corrected_variance(differences, test_to_train))
 
 
-def two_level_bootstrap(
-    values: pd.DataFrame, num_draws: int = 2000, generator: np.random.Generator | None = None
-) -> pd.DataFrame:
+def uniforms(index: npt.NDArray[np.int64], seed: int = 1) -> Floats:
+    """The index-th numbers in [0, 1) of the stream mulberry32. The browser draws the same ones (`uniform` in board.js)."""
+    mask = np.uint64(0xFFFFFFFF)
+
+    def product(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        return (a * b) & mask
+
+    state = (np.uint64(seed) + product(index.astype(np.uint64) + np.uint64(1), np.array([0x6D2B79F5], dtype=np.uint64))) & mask
+    t = product(state ^ (state >> np.uint64(15)), state | np.uint64(1))
+    t = ((t + product(t ^ (t >> np.uint64(7)), t | np.uint64(61))) & mask) ^ t
+    return np.asarray((t ^ (t >> np.uint64(14))) / 2.0**32)
+
+
+def two_level_bootstrap(values: pd.DataFrame, num_draws: int = 2000, seed: int = 1) -> pd.DataFrame:
     """Means of each column when data sets are redrawn, and splits within each: draws x entries.
 
-    `values` (ranks or scores) has an index level `dataset`; rows of one data set are its splits.
+    `values` (ranks or scores) has an index level `dataset`; rows of one data set are its splits. The random numbers of a
+    draw depend on its place alone, so that the browser repeats them after a filter changes.
     """
-    generator = generator or np.random.default_rng(0)
     codes, names = pd.factorize(values.index.get_level_values("dataset"), sort=True)
-    scores = values.to_numpy(dtype=float)
-    groups = [scores[codes == code] for code in range(len(names))]
-    picks = generator.integers(len(groups), size=(num_draws, len(groups)))  # [draws, datasets]
-    totals = np.zeros((num_draws, values.shape[1]))
-    counts = np.zeros(num_draws)
-    for index, rows in enumerate(groups):
-        draws = np.nonzero(picks == index)[0]
-        weights = generator.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=len(draws))
-        np.add.at(totals, draws, weights @ rows)
-        np.add.at(counts, draws, len(rows))
-    return pd.DataFrame(totals / counts[:, None], columns=values.columns)
+    rows_of = [np.flatnonzero(codes == code) for code in range(len(names))]
+    sizes = np.array([len(rows) for rows in rows_of])
+    num_sets, largest = len(names), int(sizes.max())
+    table = np.stack([np.resize(rows, largest) for rows in rows_of])  # [datasets, largest]
+    start = (np.arange(num_draws)[:, None] * num_sets + np.arange(num_sets)) * (largest + 1)  # [draws, datasets]
+    picked = (uniforms(start, seed) * num_sets).astype(np.int64)
+    place = np.arange(largest)
+    within = (uniforms(start[..., None] + 1 + place, seed) * sizes[picked][..., None]).astype(np.int64)
+    chosen = table[picked[..., None], within]  # [draws, datasets, largest]
+    used = place < sizes[picked][..., None]
+    cell = (np.arange(num_draws)[:, None, None] * len(values) + chosen)[used]
+    weights = np.bincount(cell, minlength=num_draws * len(values)).reshape(num_draws, len(values))
+    means = weights @ values.to_numpy(dtype=float) / weights.sum(1, keepdims=True)
+    return pd.DataFrame(means, columns=values.columns)
 
 
 def expanded_tail(num_datasets: int, confidence: float = 0.95) -> float:

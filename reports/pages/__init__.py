@@ -18,7 +18,7 @@ from typing import Any
 
 from fsibench.errors import UsageError
 from fsibench.reports.analysis.report import Report
-from fsibench.reports.analysis.results import METRICS, Floats
+from fsibench.reports.analysis.results import Floats, direction, explanation
 from fsibench.reports.looks import looks
 
 GROUP = "fsibench.pages"
@@ -70,9 +70,9 @@ def _found() -> Iterator[Page]:
 
 
 def common(report: Report) -> dict[str, Any]:
-    """What the scripts of every page need: entries with their looks, data sets, metrics."""
+    """What the scripts of every page need: entries with their looks, data sets, metrics, links."""
     results, board = report.results, report.overview.board
-    style = looks(results.entries)
+    style = looks(results.stored_names)
     entries = [
         {
             "name": entry,
@@ -80,22 +80,29 @@ def common(report: Report) -> dict[str, Any]:
             "dash": list(style[entry].dash),
             "note": results.notes.get(entry, ""),
             "doubtful": int(board.loc[entry, "doubtful"]),
+            "page": report.entry_files[entry],
         }
         for entry in results.entries
     ]
-    return {"entries": entries, "datasets": results.datasets, "metrics": metrics()}
+    return {
+        "entries": entries,
+        "datasets": results.datasets,
+        "dataset_pages": [report.dataset_files[name] for name in results.datasets],
+        "metrics": metrics(report),
+        "figures": {"names": report.figure_names, "formats": list(report.formats)},
+    }
 
 
-def metrics() -> list[dict[str, Any]]:
+def metrics(report: Report) -> list[dict[str, Any]]:
     return [
         {
             "key": metric.key,
             "label": metric.label,
             "larger": metric.larger_is_better,
-            "direction": metric.direction,
-            "explanation": metric.explanation,
+            "direction": direction(metric),
+            "explanation": explanation(metric),
         }
-        for metric in METRICS.values()
+        for metric in report.results.metrics.values()
     ]
 
 

@@ -33,7 +33,9 @@ class Recipe:
     missing: set[tuple[str, str]] = field(default_factory=set)
     notes: dict[str, str] = field(default_factory=lambda: {"fvi": "reconstruction"})
     variants: dict[str, str] = field(default_factory=dict)
+    citations: dict[str, str] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=lambda: {"hmc"})
+    without_ll: set[str] = field(default_factory=set)  # entries whose predictive has no density
     functions: bool = False
     num_test: int = 60
     message: str = "loss is nan at step 12"
@@ -90,7 +92,7 @@ def write_store(path: Path, recipe: Recipe) -> Path:
     with Store.create(path) as store:
         run = store.begin_run(
             ["fsibench", "run", "uci", "--budget", "20s"],
-            {"name": "uci", "title": "Eight UCI sets"},
+            {"name": "uci", "title": "Eight UCI sets", "citations": recipe.citations},
             {"python": "3.11", "torch": "2.13.0", "cpu": "Test CPU", "calibration_seconds": 0.1},
         )
         for dataset, scale in recipe.datasets.items():
@@ -130,6 +132,8 @@ def _write_cell(
             trace |= {"rhat": 1.31, "ess": 12.0, "diagnostics_failed": True}
         clocks = {"train_seconds": seconds * 1.01, "wall_seconds": seconds * 1.02, "cpu_seconds": seconds}
         pit = tuple(row.pop("pit"))
+        if entry in recipe.without_ll:
+            row.pop("ll")
         store.add_evaluation(cell, Evaluation(step=step, **clocks, scores=row, pit=pit, trace=trace))
     if recipe.functions and dataset == "heteroscedastic":
         store.add_artifact(cell, Artifact("functions", functions_payload(generator)))

@@ -12,7 +12,15 @@ import pytest
 from fsibench.errors import UsageError
 from fsibench.harness.store import Store
 from fsibench.reports.analysis import results, statistics
-from fsibench.reports.analysis.anytime import NUM_TARGETS, Anytime, quartiles, shares_of_targets, time_grid
+from fsibench.reports.analysis.anytime import (
+    NUM_TARGETS,
+    Anytime,
+    area,
+    area_range,
+    quartiles,
+    shares_of_targets,
+    time_grid,
+)
 from fsibench.reports.analysis.overview import Overview
 
 MakeStore = Callable[..., Path]
@@ -30,7 +38,7 @@ def test_final_scores_are_those_of_the_store(make_store: MakeStore) -> None:
 def test_failed_cells_have_no_final_score_and_unfinished_ones_are_not_in_the_table(make_store: MakeStore) -> None:
     failures = {("bbb", "boston", 0): "diverged", ("bbb", "boston", 1): "interrupted"}
     loaded = results.load(make_store(entries=("bbb", "constant"), datasets={"boston": 9.0}, failures=failures))
-    table = loaded.table(loaded.final("rmse")).set_index(["entry", "split"])["value"]
+    table = loaded.table("rmse").set_index(["entry", "split"])["value"]
     assert np.isnan(table["bbb", 0])
     assert ("bbb", 1) not in table.index
     assert np.isfinite(table["bbb", 2])
@@ -124,15 +132,68 @@ def test_share_of_targets_is_the_distribution_of_times_to_target(make_store: Mak
 
 def test_calibration_error_of_uniform_counts_is_zero_and_of_a_point_mass_a_half() -> None:
     point = np.zeros(20)
-    point[0] = 50.0
+    point[0] = 50.0  # no central interval holds it: mean of 0.1, 0.2, ... 0.9
     assert results.calibration_error(np.full(20, 7.0)) == pytest.approx(0.0, abs=1e-12)
     assert results.calibration_error(point) == pytest.approx(0.5)
 
 
-def test_chance_level_of_the_calibration_error_is_as_stated() -> None:
-    generator = np.random.default_rng(0)
-    counts = generator.multinomial(200, np.full(20, 0.05), size=4000).astype(float)
-    assert results.calibration_error(counts).mean() == pytest.approx(0.31 / np.sqrt(200), rel=0.05)
+def test_calibration_error_from_counts_is_the_metric_of_that_name() -> None:
+    import torch
+
+    from fsibench import metrics
+    from fsibench.predictive import Predictive
+
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randn(500, generator=generator).double()
+    predictive = Predictive(torch.zeros(1, 500).double(), torch.full((1, 500), 0.6).double())
+    expected = metrics.known()["calibration"].compute(metrics.Prediction(predictive, y))
+    counts = np.bincount((predictive.cdf(y) * 20).long().clamp(0, 19).numpy(), minlength=20)
+    assert results.calibration_error(counts.astype(float)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_metric_that_does_not_exist_for_an_entry_is_not_a_failure(make_store: MakeStore) -> None:
+    path = make_store(entries=("bbb", "constant", "samples"), datasets={"boston": 9.0, "wine": 0.8}, without_ll={"samples"})
+    overview = Overview(results.load(path))
+    assert overview.blocks["ll"].entries == ["bbb", "constant"]
+    assert overview.blocks["crps"].entries == ["bbb", "constant", "samples"]
+    assert len(overview.blocks["ll"].values) == 6
+    assert np.isnan(overview.board.loc["samples", "mean_rank_ll"])
+    assert "Not ranked in LL, which they do not have: samples." in overview.caveats
+    assert not overview.results.failed.any()
+
+
+def test_an_entry_that_distrusts_itself_is_shown_and_not_ranked(full_store: Path) -> None:
+    overview = Overview(results.load(full_store))
+    assert overview.distrusted == ["hmc"]
+    assert "hmc" not in overview.ranked
+    assert "hmc" in overview.board.index
+    assert "Not ranked, because the method's own diagnostics failed: hmc (27 of 27 cells)." in overview.caveats
+
+
+def test_a_subset_keeps_order_and_names(make_store: MakeStore) -> None:
+    path = make_store(entries=("bbb", "constant", "vip"), datasets={"boston": 9.0, "wine": 0.8})
+    subset = results.Subset(entries=("vip", "bbb"), datasets=("wine",), names={"vip": "VIP (ours)"})
+    loaded = results.load(path, subset=subset)
+    assert loaded.entries == ["VIP (ours)", "bbb"]
+    assert loaded.datasets == ["wine"]
+    assert loaded.stored_names == {"VIP (ours)": "vip", "bbb": "bbb"}
+    assert subset.words() == ["--entries", "vip,bbb", "--datasets", "wine", "--rename", "vip=VIP (ours)"]
+    for wrong, message in (
+        (results.Subset(entries=("viq",)), "the store has no entry 'viq'; it has bbb, constant, vip"),
+        (results.Subset(names={"x": "y"}), "--rename names 'x'"),
+        (results.Subset(names={"bbb": "vip"}), "the same name"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            results.load(path, subset=wrong)
+
+
+def test_the_area_of_targets_counts_the_last_decade_only() -> None:
+    grid = np.geomspace(0.002, 20.0, 41)
+    early = np.where(grid < 1.9, 1.0, 0.4)  # all targets at once, then worse than a slow one
+    late = np.where(grid < 2.1, 0.0, 1.0)
+    assert area_range(grid) == (2.0, 20.0)
+    assert area(grid, early) == pytest.approx(0.4)
+    assert area(grid, late) == pytest.approx(0.9)  # reached after a tenth of the decade, in log time
 
 
 def test_an_empty_store_is_reported_without_a_crash(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def test_bootstrap_interval_of_eight_data_sets_covers_zero_95_times_in_100() -> 
     for number, table in enumerate(tables):
         difference = (table[..., 0] - table[..., 1]).reshape(-1, 1)
         frame = pd.DataFrame(difference, index=index, columns=["a"])
-        draws = statistics.two_level_bootstrap(frame, 400, np.random.default_rng(number))
+        draws = statistics.two_level_bootstrap(frame, 400, seed=number)
         interval = statistics.expanded_interval(draws, 8).loc["a"]
         misses += not interval["low"] <= 0.0 <= interval["high"]
     assert misses <= 0.06 * NUM_NULL_TABLES

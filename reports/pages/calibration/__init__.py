@@ -6,17 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from fsibench.reports.analysis import calibration
 from fsibench.reports.analysis.report import Report
+from fsibench.reports.analysis.results import LEVELS
 from fsibench.reports.numbers import signed
 from fsibench.reports.pages import Page, common, plain, single
 from fsibench.reports.texts import entry_name
+
+# Class and sign of a flag: the two directions must not look alike.
+TONES = {"": "", "over-confident": "over", "under-confident": "under"}
 
 
 def calibration_page(report: Report) -> dict[str, Any]:
     results, found = report.results, report.calibrations
     style_rows = [
-        {"entry": entry_name(str(entry), row), "cells": [confidence(found.get((d, entry))) for d in results.datasets]}
+        {
+            "entry": entry_name(str(entry), row),
+            "page": report.entry_files[str(entry)],
+            "cells": [confidence(found.get((d, entry))) for d in results.datasets],
+        }
         for entry, row in report.overview.board.iterrows()
     ]
     per_dataset = [
@@ -25,11 +32,11 @@ def calibration_page(report: Report) -> dict[str, Any]:
     pooled = [pooled_item([found[d, entry] for d in results.datasets if (d, entry) in found]) for entry in results.entries]
     return {
         "page_title": "Calibration",
-        "datasets": results.datasets,
+        "datasets": [(name, report.dataset_files[name]) for name in results.datasets],
         "confidence": style_rows,
         "data": {
             **common(report),
-            "levels": calibration.LEVELS.tolist(),
+            "levels": LEVELS.tolist(),
             "calibration": [pooled, *per_dataset],
         },
     }
@@ -37,8 +44,8 @@ def calibration_page(report: Report) -> dict[str, Any]:
 
 def confidence(item: Any) -> dict[str, str]:
     if item is None:
-        return {"text": "–", "flag": ""}
-    return {"text": signed(100 * item.gap, 1), "flag": item.flag}
+        return {"text": "–", "flag": "", "tone": ""}
+    return {"text": signed(100 * item.gap, 1), "flag": item.flag, "tone": TONES[item.flag]}
 
 
 def calibration_item(item: Any) -> dict[str, Any] | None:

@@ -1,43 +1,18 @@
 "use strict";
 (() => {
-  const select = find("dataset"), cards = find("cards");
-  const names = ["all data sets, each with equal weight", ...data.datasets];
-  names.forEach((name, i) => select.append(html("option", { value: i }, name)));
-  const draw = () => {
-    cards.replaceChildren();
-    const d = +select.value;
-    data.entries.forEach((entry, e) => {
-      const item = data.calibration[d][e];
-      if (!item) return;
-      const histogram = html("div", { class: "plot" }), coverage = html("div", { class: "plot" });
-      const facts = [`calibration error ${number(item.error, 3)}`];
-      if (item.sharpness !== null) facts.push(`sharpness (mean predictive sd) ${number(item.sharpness, 3)}`);
-      cards.append(html("figure", {}, html("h3", {}, ...entryLabel(entry)), histogram, coverage, html("figcaption", {}, facts.join(", ") + ".")));
-      drawHistogram(histogram, item, entry);
-      drawCoverage(coverage, item, entry);
-    });
-    if (!cards.children.length) cards.append(html("p", {}, "No finished cells."));
-  };
-  function drawHistogram(box, item, entry) {
-    const high = Math.max(2, ...item.pit) * 1.05;
-    const chart = frame(box, { xRange: [0, 1], yRange: [0, high], logX: false, height: 130, yTicks: 3, title: `PIT histogram of ${entry.name}`,
-      description: `Density in ${item.pit.length} bins: ${item.pit.map((v) => number(v, 3)).join(", ")}. 1 everywhere is calibrated.`, xLabel: "probability integral transform" });
-    item.pit.forEach((v, i) => { const x = chart.fx(i / item.pit.length), w = chart.fx((i + 1) / item.pit.length) - x;
-      chart.marks.append(svg("rect", { x: x + 0.5, y: chart.fy(v), width: Math.max(w - 1, 0.5), height: Math.max(chart.fy(0) - chart.fy(v), 0), fill: entry.colour, opacity: 0.75 })); });
-    chart.root.append(svg("line", { class: "cursor", x1: chart.fx(0), x2: chart.fx(1), y1: chart.fy(1), y2: chart.fy(1) }));
-    box.append(chart.root);
-  }
-  function drawCoverage(box, item, entry) {
-    const chart = frame(box, { xRange: [0, 1], yRange: [0, 1], logX: false, height: 170, yTicks: 4, title: `Coverage of ${entry.name}`, xLabel: "promised coverage of central intervals",
-      description: data.levels.map((l, i) => `${Math.round(100 * l)} %: ${(100 * item.coverage[i]).toFixed(1)} %`).join(", ") });
-    chart.marks.append(svg("line", { class: "cursor", x1: chart.fx(0), y1: chart.fy(0), x2: chart.fx(1), y2: chart.fy(1) }));
-    const xs = [0, ...data.levels, 1].map(chart.fx), ys = [0, ...item.coverage, 1].map(chart.fy);
-    chart.marks.append(svg("path", { class: "series", d: path(xs, ys), stroke: entry.colour }));
-    data.levels.forEach((l, i) => chart.marks.append(svg("circle", { cx: chart.fx(l), cy: chart.fy(item.coverage[i]), r: 2.6, fill: entry.colour })));
-    box.append(chart.root);
-  }
-  select.addEventListener("change", draw);
-  draw();
-  onResize(draw);
-  ready();
+const cards = find("cards"), names = ["all data sets, each with equal weight", ...data.datasets];
+names.forEach((name, i) => find("dataset").append(html("option", { value: i }, name)));
+const draw = () => {
+  cards.replaceChildren();
+  data.entries.forEach((entry, e) => {
+    const item = data.calibration[+find("dataset").value][e];
+    if (item) calibrationCard(cards, item, entry, data.levels, html("h3", {}, ...entryLabel(entry)));
+  });
+  if (!cards.children.length) cards.append(html("p", {}, "No finished cells."));
+};
+selects("dataset", draw);
+prepareTables();
+draw();
+onResize(draw);
+ready();
 })();

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fsibench.metrics import known
 from fsibench.reports.analysis import ledger, plausibility
 from fsibench.reports.analysis.report import Report
-from fsibench.reports.analysis.results import METRICS
 from fsibench.reports.numbers import number
 from fsibench.reports.pages import Page, single
 
@@ -16,7 +16,7 @@ TONES = {"better": "good", "worse": "bad", "implausible as printed": "warn"}
 def ledger_page(report: Report) -> dict[str, Any]:
     lines = report.ledger
     shown = [
-        {**vars(line), "metric": METRICS[line.metric].label, "tone": TONES.get(line.verdict, "")} for line in lines
+        {**vars(line), "metric": known()[line.metric].label, "tone": TONES.get(line.verdict, "")} for line in lines
     ]
     return {
         "page_title": "Published numbers",
@@ -31,7 +31,7 @@ def ledger_page(report: Report) -> dict[str, Any]:
 
 def doubt_rows(doubts: list[plausibility.Doubt]) -> list[list[str]]:
     return [
-        [doubt.dataset, METRICS[doubt.metric].label, doubt.method, doubt.check, doubt.explanation,
+        [doubt.dataset, known()[doubt.metric].label, doubt.method, doubt.check, doubt.explanation,
          "–" if doubt.reading is None else number(doubt.reading, 3)]
         for doubt in doubts
     ]  # fmt: skip

@@ -7,8 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from fsibench.reports import references
 from fsibench.reports.analysis import ranking
 from fsibench.reports.analysis.failures import doubtful_rows, failure_table
+from fsibench.reports.analysis.options import option_table
 from fsibench.reports.analysis.overview import Overview, failure_rule
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.numbers import number
@@ -32,8 +34,10 @@ def run_page(report: Report) -> dict[str, Any]:
         "more_doubtful": max(len(doubtful) - MOST_ROWS, 0),
         "cost": cost_rows(overview),
         "conditions": condition_rows(results.cells),
+        "options": option_table(results).to_dict("records"),
+        "uncited": ", ".join(references.missing(results)),
         "runs": [run_texts(run) for run in results.runs],
-        "report_command": shlex.join(["fsibench", "report", "--store", str(report.store_path), *chosen]),
+        "report_command": shlex.join(["fsibench", "report", "--store", str(report.store_path), *chosen, *results.subset.words()]),
         "data": {},
     }
 
@@ -41,7 +45,7 @@ def run_page(report: Report) -> dict[str, Any]:
 def cost_rows(overview: Overview) -> list[list[str]]:
     cells = overview.results.cells
     contended = cells["contended"].fillna(0).astype(int).groupby(cells["entry"]).sum()
-    names = ("train_seconds", "cpu_seconds", "predict_seconds", "peak_memory_mb")
+    names = ("train_seconds", "cpu_seconds", "predict_seconds_per_1000_rows", "peak_memory_mb")
     return [
         [entry_name(str(entry), row), str(row["cells"]), *(number(float(row[name]), 3) for name in names),
          str(contended[entry])]

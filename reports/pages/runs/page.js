@@ -1,3 +1,3 @@
 "use strict";
-makeTablesSortable();
+prepareTables();
 ready();

@@ -1,9 +1,10 @@
 "use strict";
-/* Charts as SVG: axes, lines with bands, values under the pointer. */
+/* Charts as SVG: axes, lines with bands, values under the pointer, highlight, zoom, legends, downloads. */
+
+// Axes ------------------------------------------------------------------------------------------------------------
 
 function niceTicks(low, high, count = 5) {
-  const raw = (high - low) / count || 1;
-  const power = 10 ** Math.floor(Math.log10(raw));
+  const raw = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999) || power * 10;
   const ticks = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) ticks.push(k * step);
@@ -11,13 +12,14 @@ function niceTicks(low, high, count = 5) {
 }
 
 function logTicks(low, high) {
-  const ticks = [];
-  for (let k = Math.floor(Math.log10(low)); k <= Math.ceil(Math.log10(high)); k += 1) if (10 ** k >= low * 0.999 && 10 ** k <= high * 1.001) ticks.push(10 ** k);
-  if (ticks.length >= 2) return ticks;
-  const more = [];
-  for (let k = Math.floor(Math.log10(low)); k <= Math.ceil(Math.log10(high)); k += 1)
-    for (const m of [1, 2, 5]) if (m * 10 ** k >= low * 0.999 && m * 10 ** k <= high * 1.001) more.push(m * 10 ** k);
-  return more.length ? more : [low, high];
+  const within = (steps) => {
+    const ticks = [];
+    for (let k = Math.floor(Math.log10(low)); k <= Math.ceil(Math.log10(high)); k += 1)
+      for (const m of steps) if (m * 10 ** k >= low * 0.999 && m * 10 ** k <= high * 1.001) ticks.push(m * 10 ** k);
+    return ticks;
+  };
+  const decades = within([1]), more = within([1, 2, 5]);
+  return decades.length >= 2 ? decades : more.length ? more : [low, high];
 }
 
 const tickText = (value) => {
@@ -26,10 +28,12 @@ const tickText = (value) => {
   return (size >= 1e5 || size < 1e-3 ? value.toExponential(1).replace(".0e", "e").replace("e+", "e") : String(+value.toPrecision(6))).replaceAll("-", "−");
 };
 
+const present = (value) => value !== null && Number.isFinite(value);
+
 function path(xs, ys) {
   let text = "", pen = false;
   for (let i = 0; i < xs.length; i += 1) {
-    if (ys[i] === null || !Number.isFinite(ys[i])) { pen = false; continue; }
+    if (!present(ys[i])) { pen = false; continue; }
     text += `${pen ? "L" : "M"}${xs[i].toFixed(1)} ${ys[i].toFixed(1)}`;
     pen = true;
   }
@@ -37,32 +41,37 @@ function path(xs, ys) {
 }
 
 function bandPath(xs, low, high) {
-  const kept = xs.map((_, i) => i).filter((i) => Number.isFinite(low[i]) && Number.isFinite(high[i]) && low[i] !== null && high[i] !== null);
+  const kept = xs.map((_, i) => i).filter((i) => present(low[i]) && present(high[i]));
   if (!kept.length) return "";
-  return "M" + kept.map((i) => `${xs[i].toFixed(1)} ${high[i].toFixed(1)}`).join("L") + "L" + kept.reverse().map((i) => `${xs[i].toFixed(1)} ${low[i].toFixed(1)}`).join("L") + "Z";
+  const points = (values, order) => order.map((i) => `${xs[i].toFixed(1)} ${values[i].toFixed(1)}`).join("L");
+  return `M${points(high, kept)}L${points(low, [...kept].reverse())}Z`;
+}
+
+function rangeOf(values) {
+  let low = Infinity, high = -Infinity;
+  for (const v of values) if (present(v)) { if (v < low) low = v; if (v > high) high = v; }
+  if (low > high) return [0, 1];
+  const margin = (high - low) * 0.05 || Math.abs(high) * 0.05 || 0.5;
+  return [low - margin, high + margin];
 }
 
 let chartCount = 0;
-let tip = null;
 
-/* Axes of a chart: x in logarithmic seconds or linear, y linear; `clip` keeps curves inside. */
+/* Axes of a chart: x in logarithmic seconds or linear, y linear; `marks` keeps curves inside. */
 function frame(box, options) {
-  const width = Math.max(box.clientWidth, 220), height = options.height || 230;
-  const left = 52, right = 10, top = 8, bottom = 34;
+  const width = Math.max(box.clientWidth, 220), height = options.height || 230, left = 52, right = 10, top = 8, bottom = 34;
   chartCount += 1;
-  const id = `chart${chartCount}`;
-  const [x0, x1] = options.xRange;
+  const id = `chart${chartCount}`, [x0, x1] = options.xRange, log = options.logX !== false;
   let [y0, y1] = options.yRange;
   if (y0 === y1) { y0 -= 0.5; y1 += 0.5; }
-  const log = options.logX !== false;
   const fx = log ? (v) => left + (Math.log(v / x0) / (Math.log(x1 / x0) || 1)) * (width - left - right) : (v) => left + ((v - x0) / (x1 - x0 || 1)) * (width - left - right);
   const fy = (v) => top + (1 - (v - y0) / (y1 - y0)) * (height - top - bottom);
   const root = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-labelledby": `${id}t ${id}d` },
     svg("title", { id: `${id}t` }, options.title), svg("desc", { id: `${id}d` }, options.description || options.title),
     svg("clipPath", { id: `${id}c` }, svg("rect", { x: left, y: top, width: width - left - right, height: height - top - bottom })));
-  for (const tick of niceTicks(y0, y1, options.yTicks || 5)) {
+  for (const tick of options.yTickValues || niceTicks(y0, y1, options.yTicks || 5)) {
     root.append(svg("line", { class: "gridline", x1: left, x2: width - right, y1: fy(tick), y2: fy(tick) }),
-      svg("text", { x: left - 6, y: fy(tick) + 3.5, "text-anchor": "end" }, tickText(tick)));
+      svg("text", { x: left - 6, y: fy(tick) + 3.5, "text-anchor": "end" }, (options.yTickText || tickText)(tick)));
   }
   for (const tick of log ? logTicks(x0, x1) : niceTicks(x0, x1, Math.max(Math.floor(width / 60), 3))) {
     root.append(svg("line", { class: "axis", x1: fx(tick), x2: fx(tick), y1: height - bottom, y2: height - bottom + 4 }),
@@ -72,88 +81,206 @@ function frame(box, options) {
   if (options.xLabel) root.append(svg("text", { x: (left + width - right) / 2, y: height - 3, "text-anchor": "middle" }, options.xLabel));
   const marks = svg("g", { "clip-path": `url(#${id}c)` });
   root.append(marks);
-  return { root, marks, fx, fy, width, height, left, right, top, bottom };
+  return { root, marks, fx, fy, width, height, left, right, top, bottom, log };
 }
 
-/* Lines with bands against a shared grid of seconds. series: {entry, y, low, high}. */
+// Lines -----------------------------------------------------------------------------------------------------------
+
+/* Lines with bands against a shared grid. series: {entry, y, low, high}. Drag over a part to zoom into it. */
 function lineChart(box, options) {
+  const whole = [options.x[0], options.x[options.x.length - 1]], range = zoomOf(box, whole);
+  const inside = options.x.map((x) => x >= range[0] * (1 - 1e-9) && x <= range[1] * (1 + 1e-9));
+  const zoomed = range[0] !== whole[0] || range[1] !== whole[1], shown = options.series;
+  const seen = zoomed ? rangeOf(shown.flatMap((s) => s.y.filter((_, i) => inside[i]))) : options.yRange || rangeOf(shown.flatMap((s) => s.y));
   box.replaceChildren();
-  const shown = options.series;
-  const chart = frame(box, { ...options, yRange: options.yRange || rangeOf(shown.flatMap((s) => s.y)), xRange: [options.x[0], options.x[options.x.length - 1]] });
-  const xs = options.x.map(chart.fx);
-  const scaled = (values) => values.map((v) => (v === null || Number.isNaN(v) ? null : chart.fy(v)));
-  for (const s of shown) if (s.low) chart.marks.append(svg("path", { class: "band", d: bandPath(xs, scaled(s.low), scaled(s.high)), fill: s.entry.colour }));
+  const chart = frame(box, { ...options, xRange: range, yRange: seen });
+  const xs = options.x.map(chart.fx), scaled = (values) => values.map((v) => (v === null || Number.isNaN(v) ? null : chart.fy(v)));
+  for (const s of shown) if (s.low) chart.marks.append(svg("path", { class: "band", d: bandPath(xs, scaled(s.low), scaled(s.high)), fill: s.entry.colour, "data-entry": s.entry.name }));
   for (const s of shown) {
     chart.marks.append(svg("path", { class: "series", d: path(xs, scaled(s.y)), stroke: s.entry.colour, "stroke-dasharray": s.entry.dash.join(" ") || null, "data-entry": s.entry.name }));
     // A curve of one point would be invisible as a line.
-    const single = s.y.map((v, i) => i).filter((i) => s.y[i] !== null && Number.isFinite(s.y[i]));
-    if (single.length === 1) chart.marks.append(svg("circle", { cx: xs[single[0]], cy: chart.fy(s.y[single[0]]), r: 3.5, fill: s.entry.colour }));
+    const single = s.y.map((_, i) => i).filter((i) => present(s.y[i]));
+    if (single.length === 1) chart.marks.append(svg("circle", { cx: xs[single[0]], cy: chart.fy(s.y[single[0]]), r: 3.5, fill: s.entry.colour, "data-entry": s.entry.name }));
   }
   if (options.extra) options.extra(chart, xs);
-  if (options.markAt !== undefined && options.markAt !== null)
+  if (present(options.markAt === undefined ? null : options.markAt))
     chart.root.append(svg("line", { class: "cursor", x1: chart.fx(options.markAt), x2: chart.fx(options.markAt), y1: chart.top, y2: chart.height - chart.bottom }));
   box.append(chart.root);
-  addCursor(box, chart, options, xs, shown);
+  addCursor(box, chart, options, xs, inside);
+  addZoom(box, chart, options, range, zoomed);
+  if (options.legend !== false) box.append(figureLegend(box, shown.map((s) => s.entry)));
+  box.append(chartDownloads(box, options));
 }
 
-function rangeOf(values) {
-  let low = Infinity, high = -Infinity;
-  for (const v of values) if (v !== null && Number.isFinite(v)) { if (v < low) low = v; if (v > high) high = v; }
-  if (low > high) return [0, 1];
-  const margin = (high - low) * 0.05 || Math.abs(high) * 0.05 || 0.5;
-  return [low - margin, high + margin];
+/* One curve in full, the others faded; null shows all. */
+function highlight(box, name) {
+  for (const mark of box.querySelectorAll("[data-entry]")) mark.classList.toggle("faded", name !== null && mark.dataset.entry !== name);
 }
 
-function addCursor(box, chart, options, xs, shown) {
+function figureLegend(box, entries) {
+  const list = html("ul", { class: "key" });
+  for (const entry of entries) {
+    const item = html("li", { "data-entry": entry.name, title: entry.name }, swatch(entry), entry.name);
+    item.addEventListener("pointerenter", () => highlight(box, entry.name));
+    item.addEventListener("pointerleave", () => highlight(box, null));
+    list.append(item);
+  }
+  return list;
+}
+
+/* Buttons that switch entries on and off on a whole page; the address remembers them. */
+function toggles(container, hidden, changed) {
+  for (const entry of data.entries) {
+    const button = html("button", { type: "button", "aria-pressed": String(!hidden.has(entry.name)), title: entry.name, "data-entry": entry.name }, ...entryLabel(entry, false));
+    button.addEventListener("click", () => {
+      if (hidden.has(entry.name)) hidden.delete(entry.name); else hidden.add(entry.name);
+      for (const twin of document.querySelectorAll(".legend button[data-entry]")) twin.setAttribute("aria-pressed", String(!hidden.has(twin.dataset.entry)));
+      address.set({ hidden: hidden.size ? [...hidden] : null });
+      changed();
+    });
+    container.append(button);
+  }
+}
+
+// Values under the pointer ----------------------------------------------------------------------------------------
+
+const MOST_TIP_ROWS = 14;
+let tip = null;
+
+function showTip(box, chart, title, rows, x) {
+  if (!tip) { tip = html("div", { class: "tip", role: "status" }); document.body.append(tip); }
+  const cut = rows.length > MOST_TIP_ROWS ? [html("div", { class: "cut" }, `and ${rows.length - MOST_TIP_ROWS} more`)] : [];
+  tip.replaceChildren(html("strong", {}, title),
+    ...rows.slice(0, MOST_TIP_ROWS).map((r) => html("div", {}, html("span", {}, swatch(r.s.entry), r.s.entry.name), html("span", {}, number(r.v)))), ...cut);
+  tip.hidden = false;
+  const rectangle = box.getBoundingClientRect(), pointer = rectangle.left + x * (rectangle.width / chart.width), room = document.documentElement.clientWidth;
+  const left = x > chart.width / 2 ? pointer - tip.offsetWidth - 10 : pointer + 10;
+  tip.style.top = `${rectangle.top + window.scrollY + 10}px`;
+  tip.style.left = `${window.scrollX + Math.max(Math.min(left, room - tip.offsetWidth - 4), 4)}px`;
+}
+
+function addCursor(box, chart, options, xs, inside) {
   const line = svg("line", { class: "cursor", y1: chart.top, y2: chart.height - chart.bottom, visibility: "hidden" });
   chart.root.append(line);
   chart.root.setAttribute("tabindex", "0");
-  let index = xs.length - 1;
-  const show = (i) => {
-    index = Math.min(Math.max(i, 0), xs.length - 1);
-    line.setAttribute("x1", xs[index]); line.setAttribute("x2", xs[index]); line.setAttribute("visibility", "visible");
-    const rows = shown.map((s) => ({ s, v: s.y[index] })).filter((r) => r.v !== null && Number.isFinite(r.v));
+  const within = xs.map((_, i) => i).filter((i) => inside[i]);
+  let place = within.length - 1;
+  const show = (next, y) => {
+    place = Math.min(Math.max(next, 0), within.length - 1);
+    const i = within[place];
+    line.setAttribute("x1", xs[i]); line.setAttribute("x2", xs[i]); line.setAttribute("visibility", "visible");
+    const rows = options.series.map((s) => ({ s, v: s.y[i] })).filter((r) => present(r.v));
+    const near = y === undefined ? null : rows.reduce((best, r) => { const gap = Math.abs(chart.fy(r.v) - y); return gap < (best ? best.gap : 24) ? { r, gap } : best; }, null);
+    highlight(box, near ? near.r.s.entry.name : null);
     rows.sort((a, b) => (options.larger ? b.v - a.v : a.v - b.v));
-    if (!tip) { tip = html("div", { class: "tip", role: "status" }); document.body.append(tip); }
-    tip.replaceChildren(html("strong", {}, options.xText ? options.xText(index) : seconds(options.x[index])),
-      ...rows.slice(0, 14).map((r) => html("div", {}, html("span", {}, swatch(r.s.entry), r.s.entry.name), html("span", {}, number(r.v)))));
-    tip.hidden = false;
-    const rectangle = box.getBoundingClientRect();
-    const x = rectangle.left + window.scrollX + xs[index] * (rectangle.width / chart.width);
-    const toLeft = xs[index] > chart.width / 2;
-    tip.style.top = `${rectangle.top + window.scrollY + 10}px`;
-    tip.style.left = toLeft ? `${Math.max(x - tip.offsetWidth - 10, window.scrollX + 4)}px` : `${x + 10}px`;
+    showTip(box, chart, options.xText ? options.xText(i) : seconds(options.x[i]), rows, xs[i]);
   };
-  const hide = () => { line.setAttribute("visibility", "hidden"); if (tip) tip.hidden = true; };
-  chart.root.addEventListener("pointermove", (event) => {
-    const rectangle = chart.root.getBoundingClientRect();
-    const x = (event.clientX - rectangle.left) * (chart.width / rectangle.width);
+  const hide = () => { line.setAttribute("visibility", "hidden"); highlight(box, null); if (tip) tip.hidden = true; };
+  const point = (event) => {
+    const rectangle = chart.root.getBoundingClientRect(), scale = chart.width / rectangle.width, x = (event.clientX - rectangle.left) * scale;
     let best = 0;
-    xs.forEach((v, i) => { if (Math.abs(v - x) < Math.abs(xs[best] - x)) best = i; });
-    show(best);
-  });
-  chart.root.addEventListener("pointerleave", hide);
+    within.forEach((i, k) => { if (Math.abs(xs[i] - x) < Math.abs(xs[within[best]] - x)) best = k; });
+    show(best, (event.clientY - rectangle.top) * scale);
+  };
+  chart.root.addEventListener("pointermove", point);
+  chart.root.addEventListener("pointerdown", point); // a finger does not hover
+  chart.root.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hide(); });
   chart.root.addEventListener("blur", hide);
   chart.root.addEventListener("keydown", (event) => {
-    if (event.key === "ArrowLeft") show(index - 1);
-    else if (event.key === "ArrowRight") show(index + 1);
-    else if (event.key === "Home") show(0);
-    else if (event.key === "End") show(xs.length - 1);
-    else if (event.key === "Escape") return hide();
-    else return undefined;
-    event.preventDefault();
-    return undefined;
+    const steps = { ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: within.length - 1 };
+    if (event.key === "Escape") hide();
+    else if (event.key in steps) { show(steps[event.key]); event.preventDefault(); }
+    else if (event.key === "+" || event.key === "-") zoomBy(box, options, xs, within[place], event.key === "+");
   });
 }
 
-function legend(hidden, redraw) {
-  for (const entry of data.entries) {
-    const button = html("button", { type: "button", "aria-pressed": "true", title: entry.name }, ...entryLabel(entry));
-    button.addEventListener("click", () => {
-      if (hidden.has(entry.name)) hidden.delete(entry.name); else hidden.add(entry.name);
-      button.setAttribute("aria-pressed", String(!hidden.has(entry.name)));
-      redraw();
-    });
-    find("legend").append(button);
-  }
+// Zoom ------------------------------------------------------------------------------------------------------------
+
+const zoomKey = (box) => (box.id || box.dataset.id ? `zoom-${box.id || box.dataset.id}` : null);
+
+function zoomOf(box, whole) {
+  const told = zoomKey(box) ? address.get(zoomKey(box)) : box.dataset.zoom;
+  const range = told ? told.split("to").map(Number) : [];
+  return range.length === 2 && range[0] < range[1] && range.every(Number.isFinite) ? [Math.max(range[0], whole[0]), Math.min(range[1], whole[1])] : whole;
+}
+
+function setZoom(box, options, range) {
+  const text = range ? range.map((v) => +v.toPrecision(5)).join("to") : null;
+  if (zoomKey(box)) address.set({ [zoomKey(box)]: text }); else if (text) box.dataset.zoom = text; else delete box.dataset.zoom;
+  lineChart(box, options);
+}
+
+function zoomBy(box, options, xs, index, closer) {
+  const whole = [options.x[0], options.x[options.x.length - 1]], [low, high] = zoomOf(box, whole), centre = options.x[index];
+  const scale = closer ? 0.5 : 2, log = options.logX !== false;
+  const moved = (edge) => (log ? centre * (edge / centre) ** scale : centre + (edge - centre) * scale);
+  const range = [Math.max(moved(low), whole[0]), Math.min(moved(high), whole[1])];
+  setZoom(box, options, range[0] <= whole[0] && range[1] >= whole[1] ? null : range);
+  box.querySelector("svg.chart").focus();
+}
+
+function addZoom(box, chart, options, range, zoomed) {
+  const value = (x) => { const share = (x - chart.left) / (chart.width - chart.left - chart.right); return chart.log ? range[0] * (range[1] / range[0]) ** share : range[0] + share * (range[1] - range[0]); };
+  const at = (event) => { const rectangle = chart.root.getBoundingClientRect(); return Math.min(Math.max((event.clientX - rectangle.left) * (chart.width / rectangle.width), chart.left), chart.width - chart.right); };
+  const area = svg("rect", { class: "brush", y: chart.top, height: chart.height - chart.top - chart.bottom, visibility: "hidden" });
+  chart.root.append(area);
+  let from = null;
+  chart.root.addEventListener("pointerdown", (event) => { if (event.pointerType === "mouse") from = at(event); });
+  chart.root.addEventListener("pointermove", (event) => {
+    if (from === null) return;
+    const to = at(event);
+    area.setAttribute("x", Math.min(from, to)); area.setAttribute("width", Math.abs(to - from)); area.setAttribute("visibility", "visible");
+  });
+  chart.root.addEventListener("pointerup", (event) => {
+    const start = from, to = at(event);
+    from = null;
+    area.setAttribute("visibility", "hidden");
+    if (start !== null && Math.abs(to - start) > 12) setZoom(box, options, [value(Math.min(start, to)), value(Math.max(start, to))]);
+  });
+  if (!zoomed) return;
+  const button = html("button", { type: "button", class: "unzoom" }, "Show all times");
+  button.addEventListener("click", () => setZoom(box, options, null));
+  box.prepend(button);
+}
+
+// Taking a figure away --------------------------------------------------------------------------------------------
+
+/* The drawn chart as a file of its own: colours written out, since the page's style sheet stays behind. */
+function chartSvg(box) {
+  const original = box.querySelector("svg.chart"), copy = original.cloneNode(true), nodes = copy.querySelectorAll("*");
+  original.querySelectorAll("*").forEach((node, i) => {
+    const style = getComputedStyle(node);
+    for (const name of ["fill", "stroke", "stroke-width", "opacity", "stroke-dasharray"]) nodes[i].style.setProperty(name, style.getPropertyValue(name));
+  });
+  copy.querySelectorAll(".brush, [visibility=hidden]").forEach((node) => node.remove());
+  copy.setAttribute("xmlns", NAMESPACE);
+  copy.setAttribute("width", copy.viewBox.baseVal.width || original.clientWidth);
+  copy.style.setProperty("font", "11px sans-serif");
+  return new XMLSerializer().serializeToString(copy);
+}
+
+function chartRows(options) {
+  const rows = [["entry", "x", "y", "low", "high"]], text = (v) => (present(v === undefined ? null : v) ? v : "");
+  for (const s of options.series) options.x.forEach((x, i) => { if (present(s.y[i])) rows.push([s.entry.name, x, s.y[i], s.low ? text(s.low[i]) : "", s.high ? text(s.high[i]) : ""]); });
+  return rows;
+}
+
+/* A few lines of Python that redraw the figure from its own numbers. */
+function chartPython(options) {
+  const looks = options.series.map((s) => `    ${JSON.stringify(s.entry.name)}: (${JSON.stringify(s.entry.colour)}, ${s.entry.dash.length ? `(0, (${s.entry.dash.join(", ")}))` : '"-"'}),`);
+  return ["import io", "", "import matplotlib.pyplot as plt", "import pandas as pd", "", `DATA = r'''${csvText(chartRows(options)).replaceAll("\r", "").replaceAll("'''", "")}'''`,
+    "LOOKS = {", ...looks, "}", "", "figure, axes = plt.subplots(figsize=(5, 3), layout=\"constrained\")",
+    "for entry, part in pd.read_csv(io.StringIO(DATA), keep_default_na=False, na_values=[\"\"]).groupby(\"entry\"):", "    colour, dash = LOOKS[entry]",
+    "    axes.plot(part[\"x\"], part[\"y\"], color=colour, linestyle=dash, label=entry)", "    axes.fill_between(part[\"x\"], part[\"low\"], part[\"high\"], color=colour, alpha=0.15, lw=0)",
+    `axes.set(xlabel=${JSON.stringify(options.xLabel || "")}, title=${JSON.stringify(options.title)}, xscale=${options.logX === false ? '"linear"' : '"log"'})`,
+    "axes.legend(fontsize=7)", "figure.savefig(\"figure.pdf\")", ""].join("\n");
+}
+
+function chartDownloads(box, options) {
+  const name = (options.name || options.title).replace(/[^A-Za-z0-9=.-]+/g, "-").slice(0, 80);
+  const group = downloadButtons(`figure ${options.title}`, [["SVG", `${name}.svg`, () => chartSvg(box), "image/svg+xml"], ["CSV", `${name}.csv`, () => csvText(chartRows(options)), "text/csv"],
+    ["Python", `${name}.py`, () => chartPython(options)]]);
+  for (const format of data.figures && data.figures.names.includes(options.figure) ? data.figures.formats : [])
+    group.append(html("a", { href: `figures/${options.figure}.${format}`, title: `${options.title}, drawn for print` }, `${format.toUpperCase()} for print`));
+  return group;
 }

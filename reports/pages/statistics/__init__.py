@@ -1,4 +1,4 @@
-"""Tests, intervals, tiers, time to target."""
+"""How firm the ranking is: tests, intervals, tiers, resolution, time to target."""
 
 from __future__ import annotations
 
@@ -8,102 +8,85 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fsibench.reports.analysis import ranking, statistics
-from fsibench.reports.analysis.anytime import NUM_TARGETS
-from fsibench.reports.analysis.overview import Overview
+from fsibench.reports.analysis import duels, ranking, statistics
+from fsibench.reports.analysis.anytime import NUM_TARGETS, area, area_range
 from fsibench.reports.analysis.pairs import scaled_means
 from fsibench.reports.analysis.report import Report
-from fsibench.reports.analysis.results import METRICS, Floats
-from fsibench.reports.numbers import number, p_text, signed, with_error
-from fsibench.reports.pages import Page, common, metrics, plain, single
+from fsibench.reports.analysis.results import Floats
+from fsibench.reports.analysis.standing import Standing
+from fsibench.reports.numbers import number, p_text
+from fsibench.reports.pages import Page, common, plain, single
 from fsibench.reports.texts import entry_name
 
 MOST_ROWS = 500
+LEVEL = 0.05
+
 
 def statistics_page(report: Report) -> dict[str, Any]:
-    overview, results, shares = report.overview, report.results, report.shares
+    results, shared = report.results, common(report)
     grid = next(iter(report.slider.grids.values()), np.array([1.0]))
-    candidates = [statistics_part(report, metric, grid) for metric in METRICS]
-    parts = [part for part in candidates if part is not None]
-    with_constant = ranking.CONSTANT in results.entries
+    parts = [part(report, key, grid) for key in results.tested if key in report.standings]
+    start, end = area_range(grid)
     return {
         "page_title": "Statistics",
-        "num_datasets": len(overview.blocks["rmse"].datasets),
+        "num_datasets": len(report.overview.blocks[report.overview.main_metric].datasets),
         "parts": parts,
-        "metrics": metrics(),
+        "metrics": [metric for metric in shared["metrics"] if metric["key"] in results.tested],
         "num_targets": NUM_TARGETS,
-        "floor": "constant" if with_constant else "the worst entry",
+        "area": f"{number(start, 3)} s to {number(end, 3)} s",
+        "floor": "constant" if ranking.CONSTANT in results.entries else "the worst entry",
         "data": {
-            **common(report),
-            "diagrams": {part["key"]: part.pop("diagram") for part in parts},
+            **shared,
+            "diagrams": {key: diagram(report.standings[key]) for key in results.tested if key in report.standings},
             "targets": {
                 "grid": plain(grid),
                 "shares": {
-                    metric: [plain(shares[metric].get(entry)) for entry in results.entries] for metric in METRICS
+                    key: [plain(report.shares[key].get(entry)) for entry in results.entries] for key in results.tested
                 },
             },
         },
     }
 
 
-def statistics_part(report: Report, key: str, grid: Floats) -> dict[str, Any] | None:
-    """Everything one metric has on the statistics page; None where nothing is ranked."""
-    overview, shares = report.overview, report.shares[key]
-    blocks, metric = overview.blocks[key], METRICS[key]
-    if blocks.values.empty:
-        return None
-    block_ranks = ranking.ranks(blocks.values, metric.larger_is_better)
-    set_ranks = ranking.ranks_of_dataset_means(blocks.values, metric.larger_is_better, blocks.constant)
-    num_sets, num_entries = set_ranks.shape
-    of_means, mean_ranks = set_ranks.mean(), block_ranks.mean()
-    critical = statistics.nemenyi_critical_difference(max(num_entries, 2), num_sets)
-    tiers = statistics.tiers(of_means, critical)
-    num_draws = int(np.clip(20_000_000 // block_ranks.size, 400, 2000))
-    interval = statistics.expanded_interval(statistics.two_level_bootstrap(block_ranks, num_draws), num_sets)
-    left_out = statistics.leave_one_dataset_out(block_ranks)
-    places = left_out.rank(axis=1, method="min")
+def part(report: Report, key: str, grid: Floats) -> dict[str, Any]:
+    """Everything one metric has on the page."""
+    overview, standing, shares = report.overview, report.standings[key], report.shares[key]
     rows = [
         {
-            "entry": entry_name(entry, overview.board.loc[entry]),
-            "tier": int(tiers[entry]),
-            "mean_rank": f"{mean_ranks[entry]:.2f}",
-            "interval": interval_text(interval.loc[entry]),
-            "rank_of_means": f"{of_means[entry]:.2f}",
-            "places": places_text(places[entry]) if num_sets > 1 else "–",
-            "area": number(statistics.area_under_curve(grid, shares[entry]), 3) if entry in shares else "–",
+            "entry": entry_name(str(entry), overview.board.loc[entry]),
+            "page": report.entry_files[str(entry)],
+            "tier": int(row["tier"]),
+            "mean_rank": f"{row['mean_rank']:.2f}",
+            "interval": "–" if np.isnan(row["low"]) else f"{row['low']:.2f} to {row['high']:.2f}",
+            "rank_of_means": f"{row['rank_of_means']:.2f}",
+            "places": places_text(row) if standing.num_sets > 1 else "–",
+            "leads": f"{100 * row['leads']:.0f} %" if standing.num_sets > 1 else "–",
+            "area": number(area(grid, shares[entry]), 3) if entry in shares else "–",
         }
-        for entry in mean_ranks.sort_values(kind="stable").index
+        for entry, row in standing.table.iterrows()
     ]
-    pairs, pair_note = pair_rows(report.pairs[key], key)
     return {
         "key": key,
-        "label": metric.label,
-        "direction": metric.direction,
-        "friedman": friedman_sentence(statistics.friedman(set_ranks)),
-        "critical": number(critical, 3),
+        "label": standing.metric.label,
+        "friedman": friedman_sentence(statistics.friedman(standing.set_ranks)),
+        "critical": number(standing.critical, 3),
         "rows": rows,
-        "stability": stability_sentence(mean_ranks, left_out),
-        "pairs": pairs,
-        "pair_note": pair_note,
+        "stability": stability_sentence(standing),
+        "resolution": resolution_sentences(report, key),
         "detectable": detectable_rows(report.pairs[key]),
-        "global_pairs": global_pairs(overview, key, set_ranks),
-        "diagram": diagram(of_means, critical),
+        "signed_rank": signed_rank_sentence(report, key),
     }
 
 
-def interval_text(row: pd.Series) -> str:
-    return "–" if np.isnan(row["low"]) else f"{row['low']:.2f} to {row['high']:.2f}"
-
-
-def places_text(places: pd.Series) -> str:
-    low, high = int(places.min()), int(places.max())
+def places_text(row: pd.Series) -> str:
+    low, high = int(row["best_place"]), int(row["worst_place"])
     return str(low) if low == high else f"{low} to {high}"
 
 
-def friedman_sentence(test: Any) -> str:
+def friedman_sentence(test: statistics.Friedman) -> str:
     if math.isnan(test.p_value):
         return "Friedman's test needs at least three entries and two data sets."
-    verdict = "some entries differ" if test.p_value < 0.05 else "no difference between entries can be shown"
+    verdict = "some entries differ" if test.p_value < LEVEL else "no difference between entries can be shown"
     return (
         f"Friedman's test over {test.num_datasets} data sets and {test.num_entries} entries: χ² = {test.statistic:.2f}, "
         f"F = {number(test.f_statistic, 3)}, p {'' if p_text(test.p_value).startswith('<') else '= '}"
@@ -111,10 +94,11 @@ def friedman_sentence(test: Any) -> str:
     )
 
 
-def stability_sentence(mean_ranks: pd.Series, left_out: pd.DataFrame) -> str:
+def stability_sentence(standing: Standing) -> str:
+    left_out = standing.left_out
     if len(left_out) < 2:
         return "With one data set there is nothing to leave out."
-    leader = mean_ranks.idxmin()
+    leader = standing.table.index[0]
     others = sorted({str(entry) for entry in left_out.idxmin(axis=1)} - {str(leader)})
     if not others:
         return f"{leader} leads whichever data set is left out."
@@ -122,10 +106,48 @@ def stability_sentence(mean_ranks: pd.Series, left_out: pd.DataFrame) -> str:
     return f"{leader} leads, but without {' or '.join(dropped)} it would be {' or '.join(others)}."
 
 
-def diagram(of_means: pd.Series, critical: float) -> dict[str, Any]:
-    ordered = of_means.sort_values(kind="stable")
-    bars = [[float(ordered[group[0]]), float(ordered[group[-1]])] for group in statistics.cliques(ordered, critical)]
-    return {"names": list(ordered.index), "ranks": [float(v) for v in ordered], "critical": critical, "bars": bars}
+def resolution_sentences(report: Report, key: str) -> list[str]:
+    """What this run could have seen, how firm its leader is, and what would settle the question."""
+    standing = report.standings[key]
+    table = standing.table
+    if len(table) < 2 or standing.num_sets < 2:
+        return ["One data set or one entry: there is no resolution to speak of."]
+    leader, second = (str(name) for name in table.index[:2])
+    changed = 100 * (1 - table["leads"].iloc[0])
+    sentences = [
+        f"Smallest difference in ranks of means that {standing.num_sets} data sets can show: {number(standing.critical, 3)}.",
+        f"{leader} is not the leader in {changed:.0f} % of resamples of data sets and splits.",
+    ]
+    duel = report.duels[key].get((leader, second)) or report.duels[key].get((second, leader))
+    return sentences if duel is None else [*sentences, duels.verdict(duel, len(duel.sets))]
+
+
+def signed_rank_sentence(report: Report, key: str) -> str:
+    """Signed-rank tests of all pairs over data sets; a sentence where they could not reject anything."""
+    standing = report.standings[key]
+    num_sets, num_entries = standing.set_ranks.shape
+    num_pairs = num_entries * (num_entries - 1) // 2
+    needed = statistics.sets_for_signed_rank(num_pairs, LEVEL)
+    if num_sets < needed:
+        return (
+            f"Signed-rank tests over data sets cannot reject anything here: {num_sets} data sets and {num_pairs} pairs; "
+            f"after Holm's adjustment {needed} data sets would be needed."
+        )
+    scaled = scaled_means(report.overview, key).loc[standing.set_ranks.index, standing.set_ranks.columns]
+    tested = statistics.wilcoxon_holm(scaled)
+    clear = tested[tested["p_holm"] < LEVEL]
+    if clear.empty:
+        return f"No signed-rank test over {num_sets} data sets rejects at the 5 % level (Holm, {num_pairs} pairs)."
+    names = ", ".join(f"{row.a} and {row.b} (p = {p_text(row.p_holm)})" for row in clear.itertuples())
+    return f"Signed-rank tests over {num_sets} data sets tell apart (5 %, Holm over {num_pairs} pairs): {names}."
+
+
+def diagram(standing: Standing) -> dict[str, Any]:
+    ordered = standing.set_ranks.mean().sort_values(kind="stable")
+    groups = statistics.cliques(ordered, standing.critical)
+    bars = [[float(ordered[group[0]]), float(ordered[group[-1]])] for group in groups]
+    ranks = [float(value) for value in ordered]
+    return {"names": list(ordered.index), "ranks": ranks, "critical": standing.critical, "bars": bars}
 
 
 def detectable_rows(table: pd.DataFrame) -> list[list[str]]:
@@ -135,40 +157,6 @@ def detectable_rows(table: pd.DataFrame) -> list[list[str]]:
     grouped = table.groupby("dataset")
     rows = zip(grouped["splits"].max().items(), grouped["detectable"].median(), strict=True)
     return [[str(dataset), str(splits), number(float(value), 3)] for (dataset, splits), value in list(rows)[:MOST_ROWS]]
-
-
-def pair_rows(table: pd.DataFrame, key: str) -> tuple[list[list[str]], str]:
-    """Rows for people, the clearest first, and a sentence on how many there are."""
-    if table.empty:
-        return [], ""
-    larger = METRICS[key].larger_is_better
-    shown = table.sort_values(["p_holm", "dataset"], kind="stable").head(MOST_ROWS)
-    clear = int((table["p_holm"] < 0.05).sum())
-    rows = []
-    for row in shown.to_dict("records"):
-        better = "–"
-        if row["p_holm"] < 0.05:
-            better = row["a"] if (row["difference"] > 0) == larger else row["b"]
-        mean, error = with_error(row["difference"], row["standard_error"])
-        texts = [row["dataset"], row["a"], row["b"], mean, error, p_text(row["p_holm"])]
-        rows.append([*texts, number(row["detectable"], 3), better])
-    note = f"{clear} of {len(table)} pairs differ at the 5 % level."
-    return rows, note + (f" The first {MOST_ROWS} are shown; tables/pairs.csv has all." if len(table) > MOST_ROWS else "")
-
-
-def global_pairs(overview: Overview, key: str, set_ranks: pd.DataFrame) -> list[list[str]]:
-    """Nemenyi and signed-rank p-values of all pairs over data sets."""
-    if set_ranks.shape[1] < 2:
-        return []
-    of_means = set_ranks.mean()
-    nemenyi = statistics.nemenyi_p_values(of_means, len(set_ranks))
-    scaled = scaled_means(overview, key).loc[set_ranks.index, set_ranks.columns]
-    rows = []
-    for row in statistics.wilcoxon_holm(scaled).to_dict("records"):
-        a, b = row["a"], row["b"]
-        difference = of_means[a] - of_means[b]
-        rows.append([a, b, signed(difference, 2), p_text(nemenyi.loc[a, b]), p_text(row["p_holm"])])
-    return rows
 
 
 PAGE = Page("Statistics", 40, single("statistics.html", statistics_page), __name__)

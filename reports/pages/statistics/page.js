@@ -1,18 +1,18 @@
 "use strict";
 (() => {
-  const draw = () => {
-    for (const box of document.querySelectorAll("[data-diagram]")) diagram(box, data.diagrams[box.dataset.diagram]);
-    const metric = data.metrics.find((m) => m.key === chosen("target-metric")), targets = data.targets;
-    const series = data.entries.map((entry, e) => ({ entry, y: targets.shares[metric.key][e] })).filter((s) => s.y);
-    if (targets.grid.length > 1 && series.length) lineChart(find("targets"), { series, x: targets.grid, yRange: [0, 1.02], larger: true, height: 320, xLabel: "training seconds",
-      title: `Share of ${metric.label} targets reached against training seconds`, description: series.map((s) => `${s.entry.name} ${number(s.y[s.y.length - 1], 3)}`).join(", ") });
-    else find("targets").textContent = "The store has no curve to draw.";
-  };
-  makeTablesSortable();
-  find("target-metric").addEventListener("change", draw);
-  draw();
-  onResize(draw);
-  ready();
+const draw = () => {
+  for (const box of document.querySelectorAll("[data-diagram]")) diagram(box, data.diagrams[box.dataset.diagram]);
+  const metric = data.metrics.find((m) => m.key === chosen("target")), { targets } = data;
+  const series = data.entries.map((entry, e) => ({ entry, y: targets.shares[metric.key][e] })).filter((s) => s.y);
+  if (targets.grid.length > 1 && series.length) lineChart(find("targets"), { series, x: targets.grid, yRange: [0, 1.02], larger: true, height: 320, xLabel: "training seconds", figure: `targets-${metric.key}`,
+    title: `Share of ${metric.label} targets reached against training seconds`, description: series.map((s) => `${s.entry.name} ${number(s.y[s.y.length - 1], 3)}`).join(", ") });
+  else find("targets").textContent = "The store has no curve to draw.";
+};
+prepareTables();
+radios("target", draw);
+draw();
+onResize(draw);
+ready();
 })();
 
 /* Demšar's diagram: a scale of mean ranks, names left and right, bars over what cannot be told apart. */
@@ -36,10 +36,14 @@ function diagram(box, item) {
   else root.append(svg("text", { x: fx(1), y: 18 }, `critical difference ${number(item.critical, 3)}: wider than the scale`));
   item.bars.forEach(([from, to], i) => root.append(svg("line", { stroke: "currentColor", "stroke-width": 3.5, "stroke-linecap": "round", x1: fx(from) - 3, x2: fx(to) + 3, y1: axis + 10 + i * barStep, y2: axis + 10 + i * barStep })));
   item.names.forEach((name, i) => {
-    const entry = data.entries.find((e) => e.name === name), onLeft = i < left, row = onLeft ? i : count - 1 - i, y = first + row * 19 + 10, x = fx(item.ranks[i]);
+    const entry = entryNamed(name), onLeft = i < left, row = onLeft ? i : count - 1 - i, y = first + row * 19 + 10, x = fx(item.ranks[i]);
     const end = onLeft ? side - 8 : width - side + 8;
     root.append(svg("path", { d: `M${x} ${axis}V${y}H${end}`, fill: "none", stroke: entry.colour, "stroke-width": 1.6 }),
       svg("text", { class: "strong", x: onLeft ? end - 4 : end + 4, y: y + 4, "text-anchor": onLeft ? "end" : "start" }, svg("title", {}, name), `${short(name)} `, svg("tspan", { opacity: 0.65 }, item.ranks[i].toFixed(2))));
   });
   box.append(root);
+  const listed = [["entry", "rank of means"], ...item.names.map((name, i) => [name, item.ranks[i]])], key = box.dataset.diagram;
+  const group = downloadButtons("critical-difference diagram", [["SVG", `critical-difference-${key}.svg`, () => chartSvg(box), "image/svg+xml"], ["CSV", `critical-difference-${key}.csv`, () => csvText(listed), "text/csv"]]);
+  for (const format of data.figures.names.includes(`critical-difference-${key}`) ? data.figures.formats : []) group.append(html("a", { href: `figures/critical-difference-${key}.${format}` }, `${format.toUpperCase()} for print`));
+  box.append(group);
 }
