@@ -13,7 +13,7 @@ from importlib import resources
 from fsibench.reports.analysis.results import Results
 
 # They have no paper of their own.
-WITHOUT_PAPER = ("constant", "linear")
+WITHOUT_PAPER = ("constant", "linear", "tuned")
 
 
 def bibliography(results: Results) -> str:
@@ -29,7 +29,7 @@ def bibliography(results: Results) -> str:
 def missing(results: Results) -> list[str]:
     """Methods and data sets of which neither we nor the store know a citation."""
     shipped = shipped_entries()
-    return [name for name, stored in _wanted(results).items() if name not in shipped and not stored]
+    return [name for name in _wanted(results) if name not in shipped and name not in results.citations]
 
 
 def _wanted(results: Results) -> dict[str, str]:
