@@ -13,7 +13,7 @@ from importlib import resources
 from fsibench.reports.analysis.results import Results
 
 # They have no paper of their own.
-WITHOUT_PAPER = ("constant", "linear", "tuned")
+WITHOUT_PAPER = ("constant", "tuned")
 
 
 def bibliography(results: Results) -> str:

@@ -6,19 +6,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from fsibench import registry
 from fsibench.reports import references
 from fsibench.reports.analysis import results
 
 MakeStore = Callable[..., Path]
 
 
-def test_every_method_of_ours_has_an_entry() -> None:
-    shipped = references.shipped_entries()
-    methods = {name for name, cls in registry.methods().items.items() if cls.paper}
-    assert not {name for name in methods if name not in shipped and name.split("_")[0] not in shipped}
-    for entry in shipped.values():
+def test_shipped_entries_are_well_formed() -> None:
+    for name, entry in references.shipped_entries().items():
         assert entry.count("{") == entry.count("}")
+        assert re.search(r"title = \{.+\},", entry), name
+        assert name == "fsibench" or re.search(r"year = \{\d{4}\},", entry), name
 
 
 def test_a_bibliography_holds_what_the_store_knows_and_names_the_rest(make_store: MakeStore) -> None:
