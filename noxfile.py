@@ -86,8 +86,8 @@ def wheel(session: nox.Session) -> None:
 
 @nox.session
 def chaos(session: nox.Session) -> None:
-    """Random kills of cells and drivers over 200 cells, and a disk that fills: a few minutes, then the losses."""
-    install(session, "-e", ".")
+    """300 random kills of cells, supervisors, servers, drivers, Dask workers and schedulers: half an hour, then the losses."""
+    install(session, "-e", ".[dask]")
     session.run("python", "scripts/chaos.py", *session.posargs, env=ONE_THREAD)
 
 

@@ -36,6 +36,9 @@ OUTPUT_TAIL = 4000
 # How long the server waits for supervisors to notice that the driver has gone, in seconds.
 PATIENCE = 10.0
 
+# What `ps` and `top` call them.
+SERVER, SUPERVISOR, CELL = "fsi-server", "fsi-supervisor", "fsi-cell"
+
 # The server ----------------------------------------------------------------------------------------------------------
 
 
@@ -43,6 +46,7 @@ def serve(descriptor: int) -> None:
     """Fork a supervisor for each socket that arrives; end with the driver."""
     control = socket.socket(fileno=descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    processes.be_called(SERVER)
     processes.adopt_orphans()
     import fsibench.executors.preload  # noqa: F401 (the point of a warm server)
 
@@ -140,6 +144,7 @@ class _Job:
 def supervise(channel: Channel) -> None:
     """Run the cells that arrive on a channel, one at a time, until it closes."""
     os.setsid()
+    processes.be_called(SUPERVISOR)
     processes.adopt_orphans()
     alarm = _wake_on_child()
     core: Core | None = None
@@ -215,6 +220,7 @@ def _become_cell(supervisor: int, printer: int, core: Core | None) -> None:
     if os.getppid() != supervisor:
         os._exit(1)  # it ended before we could ask to be told
     os.setsid()
+    processes.be_called(CELL)
     processes.adopt_orphans()
     os.dup2(printer, 1)
     os.dup2(printer, 2)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -84,6 +85,19 @@ def adopt_orphans(wanted: bool = True) -> None:
 def die_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def be_called(name: str) -> None:
+    """The name of this process in `ps` and `top`; at most 15 letters."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def name_of(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return ""  # gone meanwhile
 
 
 def kill(processes: Iterable[int]) -> None:
