@@ -57,6 +57,11 @@ class Tuned(Method):
     def base(self) -> Method:
         return registry.entry(self.of).method
 
+    @property
+    def max_rows(self) -> int | None:  # type: ignore[override]
+        """What the method it runs is meant for."""
+        return self.base.max_rows
+
     def parts(self) -> tuple[type[Method], ...]:
         return (type(self), *self.base.parts())
 

@@ -111,6 +111,11 @@ def test_tuned_answers_for_the_column_of_its_method_and_a_mixture_is_a_variant()
     assert registry.entry("tuned[of=bbb,members=5]").method.departure() == "a mixture of 5 fits"
 
 
+def test_tuned_is_meant_for_as_many_rows_as_its_method() -> None:
+    for name in ("bbb", "laplace"):
+        assert registry.entry(f"tuned[of={name}]").method.max_rows == registry.entry(name).method.max_rows
+
+
 def test_the_code_of_the_method_that_it_runs_is_part_of_its_identity() -> None:
     versions = {name: identity.version_of(registry.entry(f"tuned[of={name}]").method) for name in ("bbb", "aadm")}
     assert versions["bbb"] != versions["aadm"]
