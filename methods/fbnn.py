@@ -41,7 +41,7 @@ from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.priors import GaussianProcessPrior, Prior, make_prior, prior_class
 from fsibench.blocks.stein import spectral_score, whitened_score
 from fsibench.blocks.training import Optimiser, Schedule, require_at_least, warm_up
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.errors import UsageError
 
 
@@ -67,6 +67,17 @@ class FBNN(Method):
             "initial_log_scale": -5.0, "prior_log_scale": -5.0, "hidden_layers": 2, "max_epochs": 2000,
         },
     }  # fmt: skip
+    search: ClassVar[Space] = {
+        "num_draws": (50, 100, 200),
+        "batch_size": (25, 50, 100, 200),
+        "num_random": (1, 5, 20),
+        "injected_noise": Between(0.001, 0.1, log=True),
+        "hidden_layers": (1, 2),
+        "learning_rate": Between(1e-3, 3e-2, log=True),
+        "warm_up": Between(0.0, 0.2),
+        "initial_log_scale": Between(-6.0, -1.0),
+        "initial_log_noise": Between(-4.0, 0.0),
+    }
 
     prior: str = "bnn"  # any name of `blocks.priors`
     score: Literal["spectral", "whitened"] = "spectral"

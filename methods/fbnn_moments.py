@@ -30,7 +30,7 @@ from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linalg import gram
 from fsibench.blocks.priors import BNNPrior, GaussianProcessPrior, Prior, prior_class
 from fsibench.blocks.training import Optimiser, Schedule, require_at_least, warm_up
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,17 @@ class FBNNMoments(Method):
     name: ClassVar[str] = "fbnn_moments"
     paper: ClassVar[str] = "model of Sun et al., Functional variational Bayesian neural networks, ICLR 2019"
     variant: ClassVar[str] = "KL between Gaussians with the moments of q and p, in place of spectral Stein scores"
+    search: ClassVar[Space] = {
+        "num_draws": (20, 50, 100),
+        "batch_size": (50, 100, 200, 400),
+        "num_random": (1, 5, 20),
+        "injected_noise": Between(0.001, 0.1, log=True),
+        "hidden_layers": (1, 2),
+        "learning_rate": Between(1e-3, 3e-2, log=True),
+        "warm_up": Between(0.0, 0.2),
+        "initial_log_scale": Between(-6.0, -1.0),
+        "initial_log_noise": Between(-4.0, 0.0),
+    }
 
     prior: str = "bnn"  # any name of `blocks.priors`
     num_draws: int = 50  # of the hidden layers, per step

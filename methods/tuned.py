@@ -39,7 +39,7 @@ class Tuned(Method):
     """Another method, its options searched for on the training rows; or a mixture of its best fits."""
 
     name: ClassVar[str] = "tuned"
-    note: ClassVar[str] = "options searched for on each data set, on the clock"
+    note: ClassVar[str] = "a method (`of`, else bbb) with options searched for on each data set, on the clock"
 
     of: str = "bbb"
     trials: int = 9

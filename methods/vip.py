@@ -50,7 +50,7 @@ from fsibench.blocks.linear_process import LinearModel, MomentPosterior, conditi
 from fsibench.blocks.networks import Nonlinearity
 from fsibench.blocks.priors import Prior, make_prior, prior_class, sample_moments
 from fsibench.blocks.training import Optimiser, Refresh, Schedule, leaf, require_at_least
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 
 # What the validation part chooses from: noise variances, the script's ψ and none, and steps as shares of `num_steps`.
 NOISE_VARIANCES = tuple(10.0 ** (-4.0 + 0.25 * k) for k in range(17))
@@ -89,6 +89,14 @@ class VIP(Method):
             "batch_size": 1_000_000, "schedule": "constant", "early_stop": False, "initialisation": "released",
         },
     }  # fmt: skip
+    search: ClassVar[Space] = {
+        "hidden_units": (10, 30, 50),
+        "num_draws": (10, 20, 50, 100),
+        "batch_size": (200, 1000),
+        "learning_rate": Between(1e-3, 3e-2, log=True),
+        "schedule": ("constant", "cosine"),
+        "initial_log_noise": Between(-4.0, 0.0),
+    }
 
     prior: str = "bnn"  # any name of `blocks.priors`; `ns_concat` is the paper's neural sampler
     hidden_units: int = 30

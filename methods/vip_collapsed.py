@@ -31,7 +31,7 @@ from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linear_process import Features, MomentPosterior, conditioned, frozen
 from fsibench.blocks.priors import BNNPrior, Prior, make_prior, prior_class
 from fsibench.blocks.training import Optimiser, Refresh, Schedule, leaf, require_at_least
-from fsibench.contract import Budget, Data, Method
+from fsibench.contract import Between, Budget, Data, Method, Space
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,12 @@ class VIPCollapsed(Method):
     name: ClassVar[str] = "vip_collapsed"
     paper: ClassVar[str] = "model of Ma, Li, Hernández-Lobato, Variational implicit processes, ICML 2019"
     variant: ClassVar[str] = "coefficients integrated out, fresh functions at every step, a hyper-prior on θ"
+    search: ClassVar[Space] = {
+        "num_draws": (4, 8, 16),
+        "batch_size": (200, 500, 1000),
+        "learning_rate": Between(1e-3, 3e-2, log=True),
+        "initial_log_noise": Between(-4.0, 0.0),
+    }
 
     prior: str = "bnn"  # any name of `blocks.priors`; others than networks need about 100 draws, 400 at test time
     hidden_units: int = 50
