@@ -351,6 +351,19 @@ def test_check_prints_a_line_per_check(capsys: pytest.CaptureFixture[str]) -> No
     assert "FAILED global_random_state_is_ignored: " in capsys.readouterr().out
 
 
+def test_an_interrupt_at_any_moment_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for place in ("fsibench.cli._parser", "fsibench.cli.list._list"):  # before and after the command is known
+        monkeypatch.setattr(place, interrupted)
+        assert main(["list", "methods"]) == 130
+        assert capsys.readouterr().err == "fsibench: interrupted\n"
+        monkeypatch.undo()
+
+
 def test_help_does_not_load_torch_or_pandas() -> None:
     program = "import sys; from fsibench.cli import _parser; _parser(); print([m for m in ('torch', 'pandas') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

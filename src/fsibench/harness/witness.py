@@ -14,7 +14,9 @@ from __future__ import annotations
 import _thread
 import json
 import multiprocessing
+import os
 import random
+import signal
 import sys
 import threading
 from dataclasses import dataclass
@@ -26,15 +28,16 @@ from typing import Any
 import fsibench
 from fsibench import registry
 from fsibench.errors import FsibenchError
-from fsibench.harness import tampering
+from fsibench.harness import processes, tampering
 from fsibench.harness.events import Evaluation, Finished, Report, decode, encode
 from fsibench.harness.plan import Cell
 
 CORE = Path(fsibench.__file__).parent
 # A watched cell gets this many seconds: watching slows Python down, and machines differ.
 TIME_LIMIT = 900.0
-# Nothing that fits needs these.
-CLOSED = tuple(str(CORE / part) for part in ("data/", "harness/", "executors/", "registry.py"))
+# Nothing that fits needs these; of the registry, a method may ask for another method.
+CLOSED = tuple(f"{CORE / part}/" for part in ("data", "harness", "executors"))
+REGISTRY = str(CORE / "registry.py")
 EVENTS = {
     "subprocess.Popen": "starts a process",
     "os.fork": "starts a process",
@@ -84,7 +87,7 @@ class Watch:
         self._busy.now = True  # an audit hook stays for the life of the process
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(CLOSED) and self._is_own(frame.f_back):
+        if event == "call" and _is_closed(frame) and self._is_own(frame.f_back):
             place = Path(frame.f_code.co_filename).relative_to(CORE).with_suffix("").as_posix().replace("/", ".")
             self.findings.add(f"calls {place}.{frame.f_code.co_name}")
         elif event == "c_call" and argument is _thread.start_new_thread and self._on_the_stack(frame):
@@ -115,6 +118,11 @@ class Watch:
         return False
 
 
+def _is_closed(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file.startswith(CLOSED) or (file == REGISTRY and frame.f_code.co_name in ("dataset", "datasets"))
+
+
 def _is_data(path: object) -> bool:
     return isinstance(path, str | bytes) and str(path).rstrip("'").endswith(DATA_ENDINGS)
 
@@ -136,13 +144,16 @@ def watch(cell: Cell, limit: float) -> Account:
         return Account((Finished("lost", f"the watched process was lost: {error!r}"),), ())
     finally:
         receiver.close()
-        process.kill()
+        processes.kill([*processes.descendants(process.pid or 0), process.pid or 0] if process.is_alive() else [])
         process.join()
 
 
 def _run(cell: Cell, sender: Connection) -> None:
     from fsibench.executors.preload import run_in_fresh_process
 
+    _leave_the_terminal()
+    processes.adopt_orphans()
+    processes.die_with_parent()
     _scramble_global_streams()
     reports: list[str] = []
     observer = Watch(_code_of(cell))
@@ -152,6 +163,15 @@ def _run(cell: Cell, sender: Connection) -> None:
     findings = sorted(observer.findings) + [f"replaces {name}" for name in tampering.replaced()]
     sender.send_bytes(json.dumps({"reports": reports, "findings": findings}).encode())
     sender.close()
+    processes.end_descendants()
+
+
+def _leave_the_terminal() -> None:
+    """What a method prints is nobody's business here, and Ctrl-C is the auditor's."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
 
 
 def _scramble_global_streams() -> None:
