@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from fsibench.api import Model, fit, load
     from fsibench.cli.calls import report, run
     from fsibench.contract import Budget, Data, Meter, Method, Posterior
+    from fsibench.data.sources.adding import add_table
     from fsibench.errors import Diverged, UsageError
     from fsibench.predictive import Predictive
 
@@ -23,6 +24,7 @@ __all__ = [
     "Predictive",
     "UsageError",
     "__version__",
+    "add_table",
     "fit",
     "load",
     "report",
@@ -38,6 +40,7 @@ _HOME = {
     "Predictive": "predictive",
     "Diverged": "errors",
     "UsageError": "errors",
+    "add_table": "data.sources.adding",
     "Model": "api",
     "fit": "api",
     "load": "api",

@@ -144,3 +144,12 @@ def test_arrays_become_a_data_set() -> None:
 def test_what_is_no_table_is_refused(data: object) -> None:
     with pytest.raises(UsageError, match=r"x \[N, D\]|x should be"):
         fsibench.add_table(data)
+
+
+def test_a_table_from_python_runs_like_any_other(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    text = fsibench.add_table((x, x.sum(1)), name="sum")
+    scores = fsibench.run(
+        "smoke", methods=["linear"], datasets=[text, "yacht"], executor="inline", store=tmp_path / "s.sqlite"
+    )
+    assert set(scores["dataset"]) == {text, "yacht"}
