@@ -46,7 +46,14 @@ from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.draws import normal, some_rows
 from fsibench.blocks.gaussian import low_rank_log_evidence, standard_kl
 from fsibench.blocks.likelihoods import LOG_2PI, gaussian_log_density, noise_variance
-from fsibench.blocks.linear_process import LinearModel, MomentPosterior, conditioned, feature_moments, frozen
+from fsibench.blocks.linear_process import (
+    LinearModel,
+    MomentPosterior,
+    RootModel,
+    conditioned,
+    feature_moments,
+    frozen,
+)
 from fsibench.blocks.networks import Nonlinearity
 from fsibench.blocks.priors import Prior, make_prior, prior_class, sample_moments
 from fsibench.blocks.training import Optimiser, Refresh, Schedule, leaf, require_at_least
@@ -246,7 +253,7 @@ class VariationalProcess:
             return sample_moments(prior.functions(x, basis))
 
         if self.options.prediction == "q":
-            model = LinearModel(features, self.q_mean.double(), self.factor().double(), choice.noise)
+            model: LinearModel = RootModel(features, self.q_mean.double(), choice.noise, self.factor().double())
         else:
             model = conditioned(features, rows.x, rows.y, choice.noise, self.nugget(choice.psi))
         trace: dict[str, float | Tensor] = {

@@ -21,14 +21,11 @@ from fsibench.testing import CheckFailed, check_method, check_names
 SUPPORT = Path(__file__).parent / "support"
 breaches: Any = registry._module_from_file(SUPPORT / "breaches.py")
 
-# Breaches of our own that are known: VIP computes its posterior over functions in `predict`, off the clock.
-KNOWN_BREACHES = {"vip": {"predict_is_cheap"}}
-
 
 @pytest.mark.parametrize("name", sorted(registry.methods().items))
 def test_every_method_keeps_the_contract(name: str) -> None:
     method = registry.entry(name).method
-    outcomes = [checks.run(check, method) for check in check_names() if check not in KNOWN_BREACHES.get(name, ())]
+    outcomes = [checks.run(check, method) for check in check_names()]
     assert not [f"{one.name}: {one.reason}" for one in outcomes if one.status == "failed"]
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fsibench import checks, registry
+from fsibench import registry
 from fsibench.blocks.draws import normal
 from fsibench.blocks.evidence import log_evidence
 from fsibench.blocks.networks import DropoutMasks
@@ -20,6 +20,7 @@ from fsibench.blocks.priors import (
     make_prior,
     sample_moments,
 )
+from fsibench.checks import problems
 from fsibench.errors import UsageError
 
 F64 = torch.float64
@@ -173,7 +174,7 @@ def test_another_package_adds_a_prior_with_one_entry_point(monkeypatch: pytest.M
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point()] if group == "fsibench.priors" else [])
     made = make_prior("lines", inputs(1), stream(), scale=0.5, hidden=(50,))
     assert float(made.draw(torch.eye(3, dtype=F64), 20_000, stream(1)).std()) == pytest.approx(0.5, rel=0.02)
-    posterior = checks.fit(registry.entry("sip[prior=lines]").method, checks.linear_data(), 2)
+    posterior = problems.fit(registry.entry("sip[prior=lines]").method, problems.linear_data(), 2)
     assert posterior.predict(torch.zeros(4, 3), stream()).num_points == 4
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from fsibench import checks
 from fsibench.blocks.gaussian import factor, gaussian_kl
 from fsibench.blocks.kernels import GaussianProcess, rbf
 from fsibench.blocks.priors import GaussianProcessPrior
+from fsibench.checks import problems
 from fsibench.contract import Budget, Data, Meter
 from fsibench.errors import UsageError
 from fsibench.methods.fbnn import FBNN, SteinNetwork
@@ -24,7 +24,7 @@ def wave(num_rows: int, seed: int = 0) -> Data:
 
 
 def fitted(data: Data, steps: int, **options: object) -> SteinNetwork:
-    posterior = checks.fit(FBNN(**options), data, steps)
+    posterior = problems.fit(FBNN(**options), data, steps)
     assert isinstance(posterior, SteinNetwork)
     return posterior
 

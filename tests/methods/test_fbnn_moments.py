@@ -7,11 +7,11 @@ import math
 import pytest
 import torch
 
-from fsibench import checks
 from fsibench.blocks.gaussian import factor, gaussian_kl
 from fsibench.blocks.kernels import rbf
 from fsibench.blocks.networks import sampled_hidden
 from fsibench.blocks.priors import BNNPrior, GaussianProcessPrior
+from fsibench.checks import problems
 from fsibench.contract import Data
 from fsibench.methods.fbnn_moments import FBNNMoments, MomentNetwork
 
@@ -63,7 +63,7 @@ def test_the_terms_of_a_linear_model_are_closed_forms() -> None:
 @pytest.mark.parametrize("prior", ["bnn", "gp"])
 def test_it_learns_a_wave(prior: str) -> None:
     train, test = wave(60), wave(60, seed=1)
-    posterior = checks.fit(FBNNMoments(prior=prior), train, 200)
+    posterior = problems.fit(FBNNMoments(prior=prior), train, 200)
     reached = posterior.predict(test.x, torch.Generator().manual_seed(0)).log_prob(test.y).mean().item()
     constant = torch.distributions.Normal(train.y.mean(), train.y.std()).log_prob(test.y).mean().item()
     assert reached > constant + 0.4

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from fsibench import checks, registry
+from fsibench import registry
 from fsibench.blocks.gaussian import factor, gaussian_kl, standard_kl
 from fsibench.blocks.priors import Prior
+from fsibench.checks import problems
 from fsibench.contract import Budget, Data
 from fsibench.methods.fvi import FVI, Generator, Grids, PosteriorGenerator, fitted_generator, moment_errors
 
@@ -89,7 +90,7 @@ def test_only_the_latent_variables_and_the_noise_are_trained_in_the_second_stage
 @pytest.mark.parametrize(("prior", "fit_prior"), [("gp", True), ("bnn", False), ("bnn", True)])
 def test_it_learns_a_wave(prior: str, fit_prior: bool) -> None:
     train, test = wave(100), wave(100, seed=1)
-    model = checks.fit(FVI(prior=prior, fit_prior=fit_prior, evidence_steps=50, num_basis=30), train, 400)
+    model = problems.fit(FVI(prior=prior, fit_prior=fit_prior, evidence_steps=50, num_basis=30), train, 400)
     assert isinstance(model, PosteriorGenerator)
     reached = model.predict(test.x, torch.Generator()).log_prob(test.y).mean().item()
     constant = torch.distributions.Normal(train.y.mean(), train.y.std()).log_prob(test.y).mean().item()

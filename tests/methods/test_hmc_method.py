@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fsibench import checks, registry
+from fsibench import registry
 from fsibench.blocks import diagnostics
 from fsibench.blocks.gaussian import linear_posterior
 from fsibench.blocks.hmc import Sampler
 from fsibench.blocks.networks import Nonlinearity
 from fsibench.blocks.weight_posterior import BayesianNetwork, IntegratedNetwork
+from fsibench.checks import problems
 from fsibench.contract import Budget, Data
 from fsibench.errors import UsageError
 from fsibench.methods.hmc import HMC, Chains
@@ -27,7 +28,7 @@ def wave(num_rows: int, num_inputs: int = 1, seed: int = 0, dtype: torch.dtype =
 
 
 def fitted(method: HMC, data: Data, iterations: int) -> Chains:
-    chains = checks.fit(method, data, iterations)
+    chains = problems.fit(method, data, iterations)
     assert isinstance(chains, Chains)
     return chains
 

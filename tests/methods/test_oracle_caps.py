@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fsibench import checks, registry
+from fsibench import registry
+from fsibench.checks import problems
 from fsibench.contract import Data
 from fsibench.data import prepare
 from fsibench.predictive import Predictive
@@ -42,7 +43,7 @@ def test_no_method_beats_the_truth_or_the_ceiling_of_its_family(entry: str, name
     prepared = prepare(dataset, "paper", 0)
     train = Data(torch.from_numpy(prepared.train_x), torch.from_numpy(prepared.train_y))
     y = torch.from_numpy(prepared.test_y)
-    posterior = checks.fit(registry.entry(entry).method, train, STEPS[entry])
+    posterior = problems.fit(registry.entry(entry).method, train, STEPS[entry])
     standardiser = prepared.standardiser
     predictive = checks.predict(posterior, torch.from_numpy(prepared.test_x)).double()
     ours = predictive.rescale(standardiser.y_scale, standardiser.y_mean).log_prob(y)  # [N]

@@ -10,7 +10,8 @@ import functools
 import pytest
 import torch
 
-from fsibench import checks, registry
+from fsibench import registry
+from fsibench.checks import problems
 from fsibench.contract import Data
 from fsibench.data import prepare
 
@@ -41,6 +42,6 @@ def held_out(dataset: str) -> tuple[Data, Data]:
 def test_a_preset_stays_sane(entry: str, dataset: str) -> None:
     train, test = held_out(dataset)
     steps, above = PRESETS[entry]
-    posterior = checks.fit(registry.entry(entry).method, train, steps)
+    posterior = problems.fit(registry.entry(entry).method, train, steps)
     reached = posterior.predict(test.x, torch.Generator().manual_seed(0)).log_prob(test.y).mean().item()
     assert CONSTANT + above < reached < 5.0

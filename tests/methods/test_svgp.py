@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from fsibench import checks
+from fsibench.checks import problems
 from fsibench.contract import Data
 from fsibench.errors import UsageError
 from fsibench.methods import svgp as module
@@ -24,8 +24,8 @@ def wave(num_rows: int, seed: int = 0) -> Data:
 
 def test_with_many_inducing_inputs_it_predicts_like_the_exact_process() -> None:
     train, test = wave(60), wave(100, seed=1)
-    sparse = checks.fit(module.SVGP(num_inducing=60, learning_rate=0.05), train, 400)
-    exact = checks.fit(GP(), train, 200)
+    sparse = problems.fit(module.SVGP(num_inducing=60, learning_rate=0.05), train, 400)
+    exact = problems.fit(GP(), train, 200)
     scores = [
         checks.predict(posterior, test.x).log_prob(test.y).mean().item() for posterior in (sparse, exact)
     ]
@@ -33,7 +33,7 @@ def test_with_many_inducing_inputs_it_predicts_like_the_exact_process() -> None:
 
 
 def test_draws_have_the_moments_of_the_predictive_without_noise() -> None:
-    sparse = checks.fit(module.SVGP(num_inducing=20, learning_rate=0.05), wave(40), 100)
+    sparse = problems.fit(module.SVGP(num_inducing=20, learning_rate=0.05), wave(40), 100)
     assert isinstance(sparse, module.SparseProcess)
     x = torch.linspace(-2.0, 2.0, 5)[:, None]
     draws = sparse.draw(x, 5000, checks.random_stream())

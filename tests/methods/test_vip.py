@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from fsibench import checks
 from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.gaussian import standard_kl
-from fsibench.blocks.linear_process import MomentPosterior
+from fsibench.blocks.linear_process import MomentPosterior, RootModel
+from fsibench.checks import problems
 from fsibench.contract import Budget, Data, Meter
 from fsibench.errors import UsageError
 from fsibench.methods.vip import VIP, Choice, VariationalProcess, released_energy
@@ -24,7 +24,7 @@ def wave(num_rows: int, seed: int = 0) -> Data:
 
 
 def fitted(data: Data, steps: int, **options: object) -> MomentPosterior:
-    posterior = checks.fit(VIP(**options), data, steps)
+    posterior = problems.fit(VIP(**options), data, steps)
     assert isinstance(posterior, MomentPosterior)
     return posterior
 
@@ -143,6 +143,7 @@ def test_subtracting_the_evidence_leaves_the_bound_blind_to_the_prior() -> None:
         with torch.no_grad():
             model.prior.parameters[1] += scale
             exact = model.posterior(data, Choice(model.noise.item(), 0.0, 1)).models[0]
+            assert isinstance(exact, RootModel)
             model.q_mean.copy_(exact.mean)
             L = torch.linalg.cholesky(exact.root @ exact.root.mT)
             model.q_factor.copy_(L.tril(-1) + L.diagonal().log().diag())
@@ -169,7 +170,7 @@ def test_predictions_touch_no_training_row_and_follow_renewals_inside_pulls() ->
         before = posterior.predict(data.x, torch.Generator())
         kept = mine.y.clone()
         mine.y.zero_()  # predictions that looked at rows would notice
-        assert checks.same(posterior.predict(data.x, torch.Generator()), before)
+        assert problems.same(posterior.predict(data.x, torch.Generator()), before)
         mine.y.copy_(kept)
         seen.append(before.mean[0].item())
     # renewed at steps 1, 2, 3, 5 and at the last

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from fsibench import checks
 from fsibench.blocks.kernels import GaussianProcess
 from fsibench.blocks.linear_process import MomentPosterior
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior
+from fsibench.checks import problems
 from fsibench.contract import Data, Meter
 from fsibench.methods.gp import GPPosterior
 from fsibench.methods.vip_collapsed import CollapsedProcess, VIPCollapsed
@@ -25,7 +25,7 @@ def wave(num_rows: int, seed: int = 0) -> Data:
 
 
 def fitted(data: Data, steps: int, **options: object) -> MomentPosterior:
-    posterior = checks.fit(VIPCollapsed(**options), data, steps)
+    posterior = problems.fit(VIPCollapsed(**options), data, steps)
     assert isinstance(posterior, MomentPosterior)
     return posterior
 
@@ -97,7 +97,7 @@ def test_predictions_touch_no_training_row() -> None:
     (posterior,) = Meter(steps=1).pulls(VIPCollapsed(), mine, torch.Generator().manual_seed(0))
     before = posterior.predict(data.x, torch.Generator())
     mine.y.zero_()
-    assert checks.same(posterior.predict(data.x, torch.Generator()), before)
+    assert problems.same(posterior.predict(data.x, torch.Generator()), before)
 
 
 def test_the_last_pull_of_a_budget_renews_predictions() -> None:

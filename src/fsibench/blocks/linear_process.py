@@ -9,7 +9,9 @@ has exactly those moments. Its posterior of a is Gaussian; given it, predictions
 
 from __future__ import annotations
 
+import abc
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.draws import CHUNK_ROWS, by_rows, normal
-from fsibench.blocks.gaussian import linear_posterior_from_moments
+from fsibench.blocks.gaussian import factor, linear_posterior_from_moments
 from fsibench.blocks.priors import Prior
 from fsibench.predictive import Predictive
 
@@ -26,13 +28,20 @@ Features = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
-class LinearModel:
-    """f = m + Φa with a ~ N(mean, R Rᵀ) in float64, and `noise`, the variance of y given f."""
+class LinearModel(abc.ABC):
+    """f = m + Φa with a Gaussian a of this mean [K], in float64, and `noise`, the variance of y given f."""
 
     features: Features
-    mean: Tensor  # [K]
-    root: Tensor  # R, [K, K]
+    mean: Tensor
     noise: float
+
+    @abc.abstractmethod
+    def variance(self, features: Tensor) -> Tensor:
+        """Var[φᵀa] for each row of Φ [N, K]."""
+
+    @abc.abstractmethod
+    def coefficients(self, num_draws: int, generator: torch.Generator) -> Tensor:
+        """Draws of a: [num_draws, K]."""
 
     def moments(self, x: Tensor) -> Tensor:
         """Mean and standard deviation of y at each row: [2, N]."""
@@ -40,20 +49,52 @@ class LinearModel:
         def at(rows: Tensor) -> Tensor:
             m, features = self.features(rows)
             features = features.double()
-            variance = (features @ self.root).square().sum(-1) + self.noise
-            return torch.stack([m + features @ self.mean, variance.sqrt()])
+            return torch.stack([m + features @ self.mean, (self.variance(features) + self.noise).sqrt()])
 
         return by_rows(at, x)
 
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Functions m + Φa: [num_draws, N]."""
-        a = self.mean + normal(generator, num_draws, len(self.mean), like=self.mean) @ self.root.mT  # [S, K]
+        a = self.coefficients(num_draws, generator)
 
         def at(rows: Tensor) -> Tensor:
             m, features = self.features(rows)
             return m + a @ features.double().mT
 
         return by_rows(at, x)
+
+
+@dataclass(frozen=True)
+class RootModel(LinearModel):
+    """Covariance of a as R Rᵀ: for fewer features than rows."""
+
+    root: Tensor  # R, [K, K]
+
+    def variance(self, features: Tensor) -> Tensor:
+        return (features @ self.root).square().sum(-1)
+
+    def coefficients(self, num_draws: int, generator: torch.Generator) -> Tensor:
+        return self.mean + normal(generator, num_draws, len(self.mean), like=self.mean) @ self.root.mT
+
+
+@dataclass(frozen=True)
+class RowModel(LinearModel):
+    """Covariance of a as I − Φᵀ(ΦΦᵀ + vI)⁻¹Φ with Φ at the rows conditioned on: for fewer rows than features."""
+
+    rows: Tensor  # Φ, [n, K]
+    factor: Tensor  # L with L Lᵀ = ΦΦᵀ + vI, [n, n]
+    total_noise: float  # v
+
+    def variance(self, features: Tensor) -> Tensor:
+        explained: Tensor = torch.linalg.solve_triangular(self.factor, self.rows @ features.mT, upper=False)
+        return (features.square().sum(-1) - explained.square().sum(0)).clamp_min(0.0)
+
+    def coefficients(self, num_draws: int, generator: torch.Generator) -> Tensor:
+        """By Matheron's rule: a draw of the prior, corrected by what it says about the rows."""
+        n, K = self.rows.shape
+        eps, eta = normal(generator, num_draws, K, like=self.mean), normal(generator, num_draws, n, like=self.mean)
+        at_rows = eps @ self.rows.mT + math.sqrt(self.total_noise) * eta
+        return self.mean + eps - torch.cholesky_solve(at_rows.mT, self.factor).mT @ self.rows
 
 
 def feature_moments(features: Features, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,10 +112,18 @@ def feature_moments(features: Features, x: Tensor, y: Tensor) -> tuple[Tensor, T
 
 def conditioned(features: Features, x: Tensor, y: Tensor, noise: float, nugget: float = 0.0) -> LinearModel:
     """The exact posterior given rows with noise variance `noise`; `nugget` is white noise that belongs to the prior."""
+    total = noise + nugget
+    if len(y) < features(x[:1])[1].shape[1]:
+        parts = [features(rows) for rows in x.split(CHUNK_ROWS)]
+        phi = torch.cat([part[1] for part in parts]).double()
+        residual = (y - torch.cat([part[0] for part in parts])).double()
+        L = factor(phi @ phi.mT + total * torch.eye(len(phi), dtype=phi.dtype, device=phi.device))
+        mean = phi.mT @ torch.cholesky_solve(residual[:, None], L)[:, 0]
+        return RowModel(features, mean, noise, phi, L, total)
     gram, projection = feature_moments(features, x, y)
-    mean, C = linear_posterior_from_moments(gram, projection, gram.new_tensor(noise + nugget))
+    mean, C = linear_posterior_from_moments(gram, projection, gram.new_tensor(total))
     identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    return LinearModel(features, mean, torch.linalg.solve_triangular(C.mT, identity, upper=True), noise)
+    return RootModel(features, mean, noise, torch.linalg.solve_triangular(C.mT, identity, upper=True))
 
 
 class MomentPosterior:
