@@ -27,7 +27,7 @@ def test_with_many_inducing_inputs_it_predicts_like_the_exact_process() -> None:
     sparse = problems.fit(module.SVGP(num_inducing=60, learning_rate=0.05), train, 400)
     exact = problems.fit(GP(), train, 200)
     scores = [
-        checks.predict(posterior, test.x).log_prob(test.y).mean().item() for posterior in (sparse, exact)
+        problems.predict(posterior, test.x).log_prob(test.y).mean().item() for posterior in (sparse, exact)
     ]
     assert scores[0] == pytest.approx(scores[1], abs=0.08)
 
@@ -36,8 +36,8 @@ def test_draws_have_the_moments_of_the_predictive_without_noise() -> None:
     sparse = problems.fit(module.SVGP(num_inducing=20, learning_rate=0.05), wave(40), 100)
     assert isinstance(sparse, module.SparseProcess)
     x = torch.linspace(-2.0, 2.0, 5)[:, None]
-    draws = sparse.draw(x, 5000, checks.random_stream())
-    predictive = checks.predict(sparse, x)
+    draws = sparse.draw(x, 5000, problems.random_stream())
+    predictive = problems.predict(sparse, x)
     assert draws.mean(0).numpy() == pytest.approx(predictive.mean.numpy(), abs=0.03)
     noise = sparse.likelihood.noise.item()
     assert draws.var(0).numpy() == pytest.approx((predictive.variance - noise).numpy(), rel=0.15, abs=1e-3)
