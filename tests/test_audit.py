@@ -83,7 +83,7 @@ def test_what_a_cheat_did_is_said(caught: audit.Audit) -> None:
     assert "calls data.tables.table" in told["memorises"] or "registry.dataset" in told["memorises"]
     assert "sys._getframe" in told["frames"]
     assert "gc.get_objects" in told["searches"]
-    assert "replaces fsibench.predictive.Predictive.log_prob" in told["patches"]
+    assert "replaces fsibench.predictive.mixture.Predictive.log_prob" in told["patches"]
     assert "replaces time.perf_counter" in told["clock"]
     assert "beyond the budget of 3" in told["budget"]
     assert "starts a thread" in told["thread"]

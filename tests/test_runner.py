@@ -96,6 +96,13 @@ def test_an_exact_method_that_yields_once_is_evaluated_once() -> None:
     assert end.clocks["train_seconds"] < 5.0
 
 
+def test_a_prediction_without_density_has_all_scores_but_the_log_likelihood() -> None:
+    rows, end = run(cell(f"{ODD}:TrainingTargets"))
+    assert end.status == "ok"
+    assert "ll" not in rows[-1].scores
+    assert rows[-1].scores["crps"] > 0.0
+
+
 def test_scores_are_in_the_units_of_the_target() -> None:
     rows, _ = run(cell("constant"))
     # The sd of yacht's target is 15.1; a constant prediction cannot be better or much worse.

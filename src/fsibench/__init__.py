@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fsibench.contract import Budget, Data, Meter, Method, Posterior
     from fsibench.data.sources.adding import add_table
     from fsibench.errors import Diverged, UsageError
-    from fsibench.predictive import Predictive
+    from fsibench.predictive import Predictive, SamplePredictive
 
 __version__ = "0.1.0"
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Model",
     "Posterior",
     "Predictive",
+    "SamplePredictive",
     "UsageError",
     "__version__",
     "add_table",
@@ -38,6 +39,7 @@ _HOME = {
     "Method": "contract",
     "Posterior": "contract",
     "Predictive": "predictive",
+    "SamplePredictive": "predictive",
     "Diverged": "errors",
     "UsageError": "errors",
     "add_table": "data.sources.adding",

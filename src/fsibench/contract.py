@@ -189,7 +189,7 @@ class Posterior(Protocol):
     """
 
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        """p(y | x) at each row of x [N, D], as an equal-weight Gaussian mixture, observation noise included."""
+        """p(y | x) at each row of x [N, D], observation noise included: a mixture, or values."""
         ...
 
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:

@@ -43,9 +43,7 @@ def shapes_are_right(method: Method) -> None:
 
 
 def _require_finite(predictive: Predictive, where: str) -> None:
-    require(bool(torch.isfinite(predictive.loc).all()), f"predict gave a mean that is not finite {where}")
-    require(bool(torch.isfinite(predictive.scale).all()), f"predict gave a scale that is not finite {where}")
-    require(bool((predictive.scale > 0).all()), f"predict gave a zero or negative scale {where}")
+    require(predictive.fault() is None, f"the prediction {where} {predictive.fault()}")
 
 
 @check("restore what you change: torch.set_num_threads, set_default_dtype, set_grad_enabled belong to the caller")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from dataclasses import dataclass
 
@@ -102,8 +103,17 @@ def draw(posterior: Posterior, x: Tensor, num_draws: int, seed: int = 7) -> Tens
 
 
 def same(first: Predictive, second: Predictive) -> bool:
-    return torch.equal(first.loc, second.loc) and torch.equal(first.scale, second.scale)
+    def equal(a: Tensor | None, b: Tensor | None) -> bool:
+        return a is b if a is None or b is None else torch.equal(a, b)
+
+    return all(equal(getattr(first, part), getattr(second, part)) for part in ("loc", "scale", "weights", "df"))
 
 
-def log_likelihood(predictive: Predictive, y: Tensor) -> float:
-    return float(predictive.double().log_prob(y.double()).mean())
+def scores(first: Predictive, second: Predictive, y: Tensor) -> tuple[str, float, float]:
+    """Of both the log-likelihood or, where one has no density, the negative CRPS; and which of the two it is."""
+    pair, y = (first.double(), second.double()), y.double()
+    reached, other = (float(each.log_prob(y).mean()) for each in pair)
+    if not math.isnan(reached + other):
+        return "log-likelihood", reached, other
+    reached, other = (-float(each.crps(y).mean()) for each in pair)
+    return "negative CRPS", reached, other

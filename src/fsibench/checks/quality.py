@@ -10,9 +10,9 @@ from fsibench.checks.problems import (
     conjugate_problem,
     draw,
     fit,
-    log_likelihood,
     predict,
     random_stream,
+    scores,
     train,
     trained,
 )
@@ -28,19 +28,17 @@ NEAR = 0.35
 def beats_the_constant(method: Method) -> None:
     """On data with a strong linear signal the log-likelihood exceeds that of a Gaussian around the mean."""
     problem = conjugate_problem()
-    reached = log_likelihood(predict(trained(method), problem.test.x), problem.test.y)
     constant = Predictive(torch.zeros(1, len(problem.test)), torch.ones(1, len(problem.test)))
-    floor = log_likelihood(constant, problem.test.y)
-    require(reached > floor + 0.1, f"log-likelihood {reached:.2f}, but predicting the training mean gives {floor:.2f}")
+    score, reached, floor = scores(predict(trained(method), problem.test.x), constant, problem.test.y)
+    require(reached > floor + 0.1, f"{score} {reached:.2f}, but predicting the training mean gives {floor:.2f}")
 
 
 @check("look at the mean and at the scale apart: is one of them off, or has the fit not converged in two seconds?")
 def comes_near_the_exact_posterior(method: Method) -> None:
     """After two seconds on a conjugate problem the log-likelihood is near that of the exact posterior."""
     problem = conjugate_problem()
-    predictive = predict(trained(method), problem.test.x)
-    reached, exact = (log_likelihood(p, problem.test.y) for p in (predictive, problem.exact))
-    require(reached > exact - NEAR, f"log-likelihood {reached:.2f}; the exact posterior of this problem has {exact:.2f}")
+    score, reached, exact = scores(predict(trained(method), problem.test.x), problem.exact, problem.test.y)
+    require(reached > exact - NEAR, f"{score} {reached:.2f}; the exact posterior of this problem has {exact:.2f}")
 
 
 @check("predictions must be in the units of train.y, neither scaled nor shifted")
@@ -129,10 +127,10 @@ def rows_are_predicted_one_by_one(method: Method) -> None:
 def order_and_sign_do_not_matter(method: Method) -> None:
     """Sorted rows, reversed columns and flipped signs leave the scores as they are, within noise."""
     problem = conjugate_problem()
-    plain = log_likelihood(predict(trained(method), problem.test.x), problem.test.y)
     order = problem.train.y.argsort()
     turned = Data(-problem.train.x[order].flip(1), -problem.train.y[order])
-    other = log_likelihood(predict(train(method, turned), -problem.test.x.flip(1)), -problem.test.y)
+    back = predict(train(method, turned), -problem.test.x.flip(1)).rescale(-1.0, 0.0)
+    _, plain, other = scores(predict(trained(method), problem.test.x), back, problem.test.y)
     require(
         abs(plain - other) < NEAR,
         f"with sorted rows and flipped signs the log-likelihood is {other:.2f} instead of {plain:.2f}",

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 CORE_MODULES = (
     "fsibench.contract",
     "fsibench.predictive",
+    "fsibench.predictive.mixture",
+    "fsibench.predictive.student_t",
+    "fsibench.predictive.values",
     "fsibench.metrics",
     "fsibench.scoring",
     "fsibench.data.arrays",

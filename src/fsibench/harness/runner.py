@@ -348,11 +348,9 @@ def synchronise(device: torch.device) -> None:
 
 def require_distribution(predictive: Predictive) -> None:
     """Refuse what is no distribution, by what is wrong with it."""
-    if not bool(torch.isfinite(predictive.loc).all()) or not bool(torch.isfinite(predictive.scale).all()):
-        raise Diverged("the predictive distribution is not finite")
-    if not bool((predictive.scale > 0).all()):
-        kind = "negative" if bool((predictive.scale < 0).any()) else "zero"
-        raise Diverged(f"the predictive distribution has a {kind} scale; it must be positive")
+    fault = predictive.fault()
+    if fault is not None:
+        raise Diverged(f"the predictive distribution {fault}")
 
 
 def scalar_trace(posterior: Posterior) -> dict[str, float]:

@@ -18,7 +18,8 @@ from typing import Any
 
 # What turns a fit into scores, seconds and rows.
 WATCHED = (
-    *("fsibench.contract", "fsibench.metrics", "fsibench.predictive", "fsibench.scoring", "fsibench.registry"),
+    *("fsibench.contract", "fsibench.metrics", "fsibench.scoring", "fsibench.registry"),
+    *("fsibench.predictive.mixture", "fsibench.predictive.student_t", "fsibench.predictive.values"),
     *("fsibench.data.splits", "fsibench.data.standardise", "fsibench.data.tables"),
     *("fsibench.harness.events", "fsibench.harness.identity", "fsibench.harness.runner", "fsibench.harness.schedule"),
 )
