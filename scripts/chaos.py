@@ -25,7 +25,6 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -103,8 +102,11 @@ class Stage:
     def left(self) -> int:
         """Processes that carry our mark; those that are on their way out get a moment."""
         deadline = time.monotonic() + PATIENCE
-        while (alive := list(marked(self.mark))) and time.monotonic() < deadline:
+        while (alive := [p for p, mark in processes.carrying(MARK).items() if mark == self.mark]) and time.monotonic() < deadline:
             time.sleep(0.1)
+        for process in alive:
+            print("left:", process, processes.name_of(process), processes.descendants(process), file=sys.stderr)
+        processes.kill(alive)
         return len(alive)
 
 
@@ -241,14 +243,6 @@ class Cluster:
         options = ["--nthreads", "1", "--resources", "slot=1", "--no-nanny", "--no-dashboard"]
         folder = ["--local-directory", str(self.stage.folder / "dask")]
         return self.stage.launch([sys.executable, "-m", "dask", "worker", self.address, *options, *folder])
-
-
-def marked(mark: str) -> Iterator[int]:
-    """Living processes that carry a mark in their environment."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone meanwhile, or not ours to look at
-            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
-                yield int(entry.name)
 
 
 def redone(path: Path, finished: dict[str, int]) -> int:

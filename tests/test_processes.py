@@ -56,3 +56,21 @@ assert spared.poll() is None and processes.children(os.getpid()) == [spared.pid]
 spared.kill()
 """
     run(program)
+
+
+def test_strays_of_a_dead_driver_are_ended_and_those_of_living_ones_stay() -> None:
+    program = START + """
+from fsibench.executors import server
+def stray(driver): return subprocess.Popen(["sleep", "600"], env={**os.environ, server.FAMILY: driver})
+me = processes.identity(os.getpid())
+namespace, number, start = me.split("/")
+mine, dead, elsewhere = stray(me), stray(f"{namespace}/{number}/{int(start) - 1}"), stray(f"other/{number}/1")
+while len(processes.carrying(server.FAMILY, [mine.pid, dead.pid, elsewhere.pid])) < 3: time.sleep(0.01)
+server.end_strays()
+assert dead.wait() == -9
+assert mine.poll() is None and elsewhere.poll() is None
+server.end_orphans(set())
+assert processes.children(os.getpid()) == [elsewhere.pid]
+elsewhere.kill()
+"""
+    run(program)

@@ -11,8 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import uuid
-from pathlib import Path
 
 from fsibench.errors import UsageError
 from fsibench.executors.wire import Channel
@@ -22,7 +20,8 @@ from fsibench.harness import processes
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 # Servers that end before they made a supervisor: a killed one is an accident, this many are a reason to give up.
 MOST_FAILED_STARTS = 3
-# In the environment of all our processes and, as a rule, of what methods start: finds those whose parents were killed.
+# In the environment of all our processes and, as a rule, of what methods start: the identity of the driver. It finds
+# those whose parents were killed.
 FAMILY = "FSIBENCH_FAMILY"
 # With the driver's module path, because `-P` keeps the working folder out of it.
 _PROGRAM = (
@@ -34,7 +33,7 @@ _PROGRAM = (
 class Server:
     """One server process, and the socket to ask it for supervisors."""
 
-    def __init__(self, family: str) -> None:
+    def __init__(self) -> None:
         self.owner = os.getpid()
         self.proven = False  # has made a supervisor
         self._control, theirs = socket.socketpair()
@@ -46,7 +45,7 @@ class Server:
             stdout=self._log,
             stderr=self._log,
             start_new_session=True,  # Ctrl-C reaches the driver only
-            env={**os.environ, **ONE_THREAD, FAMILY: family},
+            env={**os.environ, **ONE_THREAD, FAMILY: processes.identity(os.getpid())},
         )
         theirs.close()
 
@@ -79,7 +78,6 @@ class Server:
         self._log.close()
 
 
-_family = uuid.uuid4().hex
 _server: Server | None = None
 _failed_starts = 0
 _lock = threading.Lock()  # a Dask worker may run cells from several threads
@@ -98,7 +96,8 @@ def live_server() -> Server:
             _server = None
         if _server is None:
             processes.adopt_orphans()
-            _server = Server(_family)
+            end_strays()
+            _server = Server()
         return _server
 
 
@@ -106,13 +105,25 @@ def end_orphans(spared: set[int]) -> None:
     """End what became a child of this process when a killed server or supervisor left it behind."""
     if _server is not None:
         spared = {*spared, _server.process.pid}
-    mark = f"{FAMILY}={_family}".encode()
-    orphans = [child for child in processes.children(os.getpid()) if child not in spared and _carries(child, mark)]
-    for orphan in orphans:
-        processes.kill([*processes.descendants(orphan), orphan])
-    for orphan in orphans:
-        with contextlib.suppress(ChildProcessError):  # reaped elsewhere
-            os.waitpid(orphan, 0)
+    me = processes.identity(os.getpid())
+    while orphans := [
+        child for child in processes.children(os.getpid()) if child not in spared and _family(child) == me != ""
+    ]:
+        for orphan in orphans:
+            processes.kill([*processes.descendants(orphan), orphan])
+        for orphan in orphans:
+            with contextlib.suppress(ChildProcessError):  # reaped elsewhere
+                os.waitpid(orphan, 0)
+
+
+def end_strays() -> None:
+    """End what belongs to drivers that are no more: driver, server and supervisor can be killed in one instant."""
+    here = processes.identity(os.getpid()).partition("/")[0]
+    for process, driver in processes.carrying(FAMILY).items():
+        namespace, _, rest = driver.partition("/")
+        number = rest.partition("/")[0]
+        if namespace == here and number.isdigit() and processes.identity(int(number)) != driver:
+            processes.kill([process])
 
 
 @atexit.register
@@ -122,11 +133,8 @@ def _close() -> None:
         end_orphans(set())
 
 
-def _carries(process: int, mark: bytes) -> bool:
-    try:
-        return mark in Path(f"/proc/{process}/environ").read_bytes()
-    except OSError:
-        return False  # gone meanwhile
+def _family(process: int) -> str:
+    return processes.carrying(FAMILY, [process]).get(process, "")
 
 
 def _cannot_start(server: Server) -> UsageError:

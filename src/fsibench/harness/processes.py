@@ -24,6 +24,8 @@ PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 SWEEP_EVERY = 0.002
 # Positions in /proc/PID/stat behind the name of the program: CPU ticks of the process, and of its reaped children.
 _OWN_TICKS, _REAPED_TICKS = slice(11, 13), slice(13, 15)
+# Likewise: when the process started, in ticks since the machine did. With the process id it names a process for good.
+_START = 19
 
 
 def children(process: int) -> list[int]:
@@ -69,11 +71,36 @@ def family_cpu_seconds() -> float:
 
 def _cpu_seconds(process: int) -> float:
     """CPU seconds of a process and of the children it has waited for."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0  # gone meanwhile: whoever waited for it has its time
+    fields = _statistics(process)  # of one that is gone meanwhile, whoever waited for it has the time
     return sum(map(int, fields[_OWN_TICKS] + fields[_REAPED_TICKS])) / TICKS_PER_SECOND
+
+
+def _statistics(process: int) -> list[str]:
+    """The fields of /proc/PID/stat behind the name of the program; empty when the process is gone."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def identity(process: int) -> str:
+    """A name that no other process of this machine ever has: namespace, id and start; empty when it is gone."""
+    fields = _statistics(process)
+    try:
+        return f"{os.readlink('/proc/self/ns/pid')}/{process}/{fields[_START]}" if fields else ""
+    except OSError:
+        return ""
+
+
+def carrying(mark: str, among: Iterable[int] | None = None) -> dict[int, str]:
+    """Processes of ours with a variable of this name in the environment they started with, and its value."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*") if among is None else (Path(f"/proc/{number}") for number in among):
+        with contextlib.suppress(OSError):  # gone meanwhile, or not ours to look at
+            for variable in (entry / "environ").read_bytes().split(b"\0"):
+                if variable.startswith(f"{mark}=".encode()):
+                    found[int(entry.name)] = variable.partition(b"=")[2].decode(errors="replace")
+    return found
 
 
 def adopt_orphans(wanted: bool = True) -> None:
