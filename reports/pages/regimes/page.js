@@ -1,0 +1,5 @@
+"use strict";
+(() => {
+prepareTables();
+ready();
+})();
