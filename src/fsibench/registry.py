@@ -15,6 +15,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import logging
 import pkgutil
 import sys
 import traceback
@@ -26,6 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from fsibench import options
 from fsibench.errors import UsageError, unknown
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from fsibench.contract import Method
@@ -243,9 +246,18 @@ def _offer_datasets(found: Found, module: Any, origin: str) -> None:
 
 
 def protocol_files() -> dict[str, Path]:
-    """Name -> TOML file of the protocols that come with the package."""
-    folder = Path(__file__).parent / "protocols"
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    """Name -> TOML file: those of the package, then those beside the modules of the group `fsibench.protocols`."""
+    folders = [Path(__file__).parent / "protocols"]
+    for point in importlib.metadata.entry_points(group="fsibench.protocols"):
+        try:
+            folders += [Path(file).parent for file in [point.load().__file__] if file]
+        except PLUGIN_FAILURES as error:
+            logger.warning("the protocols of plugin %r cannot be loaded: %s", point.name, _last_line(error))
+    found: dict[str, Path] = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("*.toml"))):
+        if found.setdefault(path.stem, path) != path:
+            raise UsageError(f"protocol {path.stem!r} is offered twice: by {found[path.stem]} and by {path}; remove one.")
+    return found
 
 
 # Discovery ---------------------------------------------------------------------------------------------------------
