@@ -26,6 +26,7 @@ from torch import Tensor
 
 from fsibench.blocks.adversarial import Discriminator, Moments
 from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.draws import by_rows, normal
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.networks import NoiseSampler, num_weights, sampled_network, scaled_weights
 from fsibench.blocks.training import (
@@ -41,11 +42,8 @@ from fsibench.blocks.training import (
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
-# Rows of x that predictions handle at a time: 100 networks × 1000 rows × 50 units are 20 MB.
-PREDICTION_ROWS = 1000
-
 RELEASED: Mapping[str, Any] = {
-    "num_samples": 10, "weights": "per_point", "num_test_samples": 100, "batch_size": 10, "learning_rate": 1e-4,
+    "num_draws": 10, "weights": "per_point", "num_test_draws": 100, "batch_size": 10, "learning_rate": 1e-4,
     "discriminator_learning_rate": 1e-3, "schedule": "constant", "warm_up": 0.1, "initialisation": "released",
     "initial_log_noise": 0.01, "initial_log_prior": -5.0, "discriminator_draws": "fresh", "epochs": 2000,
 }  # fmt: skip
@@ -71,7 +69,7 @@ class AADM(Method):
         "learning_rate": Between(5e-4, 2e-2, log=True),
         "discriminator_learning_rate": Between(3e-4, 1e-2, log=True),
         "batch_size": (25, 50, 100, 200),
-        "num_samples": (8, 16, 32, 64),
+        "num_draws": (8, 16, 32, 64),
         "warm_up": Between(0.0, 0.2),
         "initial_spread": Between(0.005, 0.5, log=True),
         "initial_log_prior": Between(-5.0, 0.0),
@@ -80,9 +78,9 @@ class AADM(Method):
 
     alpha: float = 0.5  # 0 is adversarial variational Bayes
     hidden_units: int = 50
-    num_samples: int = 16  # weight vectors per data point, or per step when shared
+    num_draws: int = 16  # weight vectors per data point, or per step when shared
     weights: Literal["per_point", "shared"] = "shared"
-    num_test_samples: int = 200
+    num_test_draws: int = 200
     batch_size: int = 100
     learning_rate: float = 3e-3
     discriminator_learning_rate: float = 3e-3  # constant: T has to keep up with q to the end
@@ -99,7 +97,7 @@ class AADM(Method):
 
     def __post_init__(self) -> None:
         require_at_least(
-            1, hidden_units=self.hidden_units, num_samples=self.num_samples, num_test_samples=self.num_test_samples,
+            1, hidden_units=self.hidden_units, num_draws=self.num_draws, num_test_draws=self.num_test_draws,
             batch_size=self.batch_size,
         )  # fmt: skip
         require_at_least(0, epochs=self.epochs)
@@ -167,7 +165,7 @@ class ImplicitWeights:
         return [*self.sampler.parameters, self.biases, self.scalars]
 
     def num_draws(self, num_points: int) -> int:
-        return self.options.num_samples * (num_points if self.options.weights == "per_point" else 1)
+        return self.options.num_draws * (num_points if self.options.weights == "per_point" else 1)
 
     @torch.no_grad()
     def draw_standardised(self, num_points: int, generator: torch.Generator) -> Tensor:
@@ -188,7 +186,7 @@ class ImplicitWeights:
         """f(x_i; w): all vectors at all points, or S vectors of its own for each point: [S, B]."""
         if self.options.weights == "shared":
             return sampled_network(x, w, self.biases, self.widths)
-        own_inputs = x.repeat_interleave(self.options.num_samples, 0).unsqueeze(1)  # [B S, 1, D]
+        own_inputs = x.repeat_interleave(self.options.num_draws, 0).unsqueeze(1)  # [B S, 1, D]
         return sampled_network(own_inputs, w, self.biases, self.widths).view(len(x), -1).mT
 
     @torch.no_grad()
@@ -198,16 +196,15 @@ class ImplicitWeights:
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Networks with weights from N(0, e^τ) and the trained biases."""
-        normal = torch.randn(num_draws, self.num_weights, generator=generator, dtype=x.dtype, device=x.device)
-        return self._functions(x, (0.5 * self.scalars[1]).exp() * normal)
+        w = (0.5 * self.scalars[1]).exp() * normal(generator, num_draws, self.num_weights, like=x)
+        return self._functions(x, w)
 
     def _functions(self, x: Tensor, w: Tensor) -> Tensor:
-        rows = torch.split(x, PREDICTION_ROWS)
-        return torch.cat([sampled_network(part, w, self.biases, self.widths) for part in rows], 1)
+        return by_rows(lambda rows: sampled_network(rows, w, self.biases, self.widths), x, 1000)
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        loc = self.draw(x, self.options.num_test_samples, generator)
+        loc = self.draw(x, self.options.num_test_draws, generator)
         return Predictive(loc, noise_variance(self.scalars[0]).sqrt())
 
     @torch.no_grad()

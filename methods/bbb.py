@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.divergences import alpha_energy, diagonal_gaussian_entropy, diagonal_gaussian_kl
+from fsibench.blocks.draws import normal, uniform
 from fsibench.blocks.likelihoods import LOG_2PI, noise_variance
 from fsibench.blocks.networks import (
     activation,
@@ -57,21 +58,21 @@ class BBB(Method):
         # as the SIP paper has it, with the epochs of its authors' script: constant rate, ten draws per point
         "paper": {
             "epochs": 2000,
-            "batch_size": 10, "num_samples": 10, "learning_rate": 1e-4, "schedule": "constant", "warm_up": 0.2,
+            "batch_size": 10, "num_draws": 10, "learning_rate": 1e-4, "schedule": "constant", "warm_up": 0.2,
             "initial_log_variance": -5.0, "initial_log_prior": -5.0, "initial_log_noise": 0.01,
-            "num_test_samples": 100,
+            "num_test_draws": 100,
         },
         "released": {
             "epochs": 2000,
-            "batch_size": 10, "num_samples": 10, "learning_rate": 1e-4, "schedule": "constant", "warm_up": 0.1,
+            "batch_size": 10, "num_draws": 10, "learning_rate": 1e-4, "schedule": "constant", "warm_up": 0.1,
             "initial_log_variance": -5.0, "initial_log_prior": -5.0, "initial_log_noise": 0.01,
-            "num_test_samples": 100,
+            "num_test_draws": 100,
         },
     }  # fmt: skip
     search: ClassVar[Space] = {
         "learning_rate": Between(1e-3, 3e-2, log=True),
         "batch_size": (10, 25, 50, 100, 200),
-        "num_samples": (1, 2, 4, 8),
+        "num_draws": (1, 2, 4, 8),
         "warm_up": Between(0.0, 0.2),
         "initial_log_variance": Between(-12.0, -3.0),
         "initial_log_prior": Between(-5.0, 0.0),
@@ -80,8 +81,8 @@ class BBB(Method):
 
     prior: Literal["gaussian", "scale_mixture"] = "gaussian"
     hidden_units: int = 50
-    num_samples: int = 4  # draws per data point and step
-    num_test_samples: int = 200
+    num_draws: int = 4  # draws per data point and step
+    num_test_draws: int = 200
     batch_size: int = 50
     learning_rate: float = 1e-2
     schedule: Schedule = "cosine"
@@ -96,7 +97,7 @@ class BBB(Method):
 
     def __post_init__(self) -> None:
         require_at_least(
-            1, hidden_units=self.hidden_units, num_samples=self.num_samples, num_test_samples=self.num_test_samples,
+            1, hidden_units=self.hidden_units, num_draws=self.num_draws, num_test_draws=self.num_test_draws,
             batch_size=self.batch_size,
         )  # fmt: skip
         require_at_least(0, epochs=self.epochs)
@@ -127,15 +128,12 @@ class MeanFieldNetwork:
         self.widths = (num_inputs, options.hidden_units, options.hidden_units, 1)
         self.last_loss = math.nan
         P = num_weights(self.widths)
-
-        def normal(size: int) -> Tensor:
-            return torch.randn(size, generator=generator, dtype=dtype, device=generator.device)
-
-        self.means = leaf(0.1 * normal(P))  # m
-        self.log_variances = leaf(options.initial_log_variance + 0.1 * normal(P))  # s
-        self.biases = leaf(0.1 * normal(sum(self.widths[1:])))
+        like = torch.empty(0, dtype=dtype, device=generator.device)
+        self.means = leaf(0.1 * normal(generator, P, like=like))  # m
+        self.log_variances = leaf(options.initial_log_variance + 0.1 * normal(generator, P, like=like))  # s
+        self.biases = leaf(0.1 * normal(generator, sum(self.widths[1:]), like=like))
         # λ, the log variance of the observation noise, and τ, that of the prior
-        self.scalars = leaf(options.initial_log_noise + 0.0 * normal(2))
+        self.scalars = leaf(like.new_full((2,), options.initial_log_noise))
         with torch.no_grad():
             self.scalars[1] = options.initial_log_prior
 
@@ -145,32 +143,30 @@ class MeanFieldNetwork:
 
     def loss(self, batch: Data, num_data: int, beta: float, generator: torch.Generator) -> Tensor:
         log_noise, log_prior = self.scalars.unbind()
-        f = self.local_draws(batch.x, self.options.num_samples, generator)  # [S, B]
+        f = self.local_draws(batch.x, self.options.num_draws, generator)  # [S, B]
         data_term = alpha_energy(batch.y, f, 0.0, noise_variance(log_noise), alpha=0.0).mean()
         return beta / num_data * self.kl(log_prior, generator) - data_term
 
-    def local_draws(self, x: Tensor, num_samples: int, generator: torch.Generator) -> Tensor:
+    def local_draws(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """f_s(x_i) with fresh weights for every (s, i), by local reparameterisation: [S, N]."""
         means = split_weights(self.means, self.widths)
         variances = split_weights(self.log_variances.exp(), self.widths)
         biases = split_biases(self.biases, self.widths)
-        h = gaussian_layer(x, means[0], variances[0], biases[0], num_samples, generator).flatten(0, 1)  # [S N, H]
+        h = gaussian_layer(x, means[0], variances[0], biases[0], num_draws, generator).flatten(0, 1)  # [S N, H]
         for mean, variance, bias in zip(means[1:], variances[1:], biases[1:], strict=True):
             h = gaussian_layer(activation(h), mean, variance, bias, None, generator)
-        return h.view(num_samples, -1)
+        return h.view(num_draws, -1)
 
     def kl(self, log_prior: Tensor, generator: torch.Generator) -> Tensor:
         """KL(q ‖ p): closed form for the Gaussian prior, one-draw estimate of E_q log p for the scale mixture."""
         if self.options.prior == "gaussian":
             return diagonal_gaussian_kl(self.means, self.log_variances, 0.0, log_prior)
-        weights = self.draw_weights(self.options.num_samples, generator)  # [S, P]
+        weights = self.draw_weights(self.options.num_draws, generator)  # [S, P]
         log_p = scale_mixture_log_density(weights, self.options.mixture_weight, self.options.mixture_log_scales)
         return -diagonal_gaussian_entropy(self.log_variances) - log_p.sum(-1).mean()
 
     def draw_weights(self, num_draws: int, generator: torch.Generator) -> Tensor:
-        noise = torch.randn(
-            num_draws, self.means.numel(), generator=generator, dtype=self.means.dtype, device=self.means.device
-        )
+        noise = normal(generator, num_draws, self.means.numel(), like=self.means)
         return torch.addcmul(self.means, (0.5 * self.log_variances).exp(), noise)  # [S, P]
 
     @torch.no_grad()
@@ -180,19 +176,18 @@ class MeanFieldNetwork:
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Networks with weights from the prior and the trained biases."""
-        shape = (num_draws, self.means.numel())
-        w = torch.randn(shape, generator=generator, dtype=x.dtype, device=x.device)
+        w = normal(generator, num_draws, self.means.numel(), like=x)
         if self.options.prior == "gaussian":
             w *= (0.5 * self.scalars[1]).exp()
         else:
             wide, narrow = (math.exp(scale) for scale in self.options.mixture_log_scales)
-            is_wide = torch.rand(shape, generator=generator, device=x.device) < self.options.mixture_weight
+            is_wide = uniform(generator, *w.shape, like=x) < self.options.mixture_weight
             w *= torch.where(is_wide, wide, narrow)
         return sampled_network(x, w, self.biases, self.widths)
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        loc = self.draw(x, self.options.num_test_samples, generator)
+        loc = self.draw(x, self.options.num_test_draws, generator)
         return Predictive(loc, noise_variance(self.scalars[0]).sqrt())
 
     @torch.no_grad()

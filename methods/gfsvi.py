@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.draws import by_rows, normal
 from fsibench.blocks.kernels import GaussianProcess, fitted_process
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.meanfield import MeanFieldWeights, regularised_kl, uniform_points
@@ -37,7 +38,6 @@ from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
-CHUNK_ROWS = 1000
 # The prior takes at most this share of the budget.
 PRIOR_SHARE = 0.15
 
@@ -129,19 +129,19 @@ class LinearisedNetwork:
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        mean, variance = torch.cat([torch.stack(self.marginals(rows)) for rows in x.split(CHUNK_ROWS)], 1)
+        mean, variance = by_rows(lambda rows: torch.stack(self.marginals(rows)), x, 1000)
         return Predictive(mean[None], (variance + self.noise).sqrt()[None])
 
     @torch.no_grad()
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """f(x; m) + J diag(s) ε"""
-        shape = (num_draws, self.q.means.numel())
-        eps = torch.randn(shape, generator=generator, dtype=x.dtype, device=x.device)
-        parts = []
-        for rows in x.split(CHUNK_ROWS):
+        eps = normal(generator, num_draws, self.q.means.numel(), like=x)
+
+        def at(rows: Tensor) -> Tensor:
             mean, root = self.q.moments(rows)
-            parts.append(mean + eps @ root.mT)
-        return torch.cat(parts, 1)
+            return mean + eps @ root.mT
+
+        return by_rows(at, x, 1000)
 
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:

@@ -18,6 +18,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fsibench.blocks.draws import normal
 from fsibench.blocks.gaussian import factor
 from fsibench.blocks.kernels import GaussianProcess, maximise_evidence, standard_starts
 from fsibench.contract import Budget, Data, Method, Posterior
@@ -52,8 +53,7 @@ class GPPosterior:
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         mean, V = self._moments(x)
         L = factor(self.process.covariance(x, x) - V.T @ V)
-        eps = torch.randn(num_draws, len(x), generator=generator, device=x.device, dtype=torch.float64)
-        return (mean + eps @ L.T).to(x.dtype)
+        return (mean + normal(generator, num_draws, len(x), like=L) @ L.T).to(x.dtype)
 
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         return self.process.draw(x, num_draws, generator).to(x.dtype)

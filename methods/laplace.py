@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.batched import batched_network, starting_parameters
+from fsibench.blocks.draws import normal
 from fsibench.blocks.jacobians import Linearisation, linearise
 from fsibench.blocks.likelihoods import LOG_2PI, MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
@@ -202,8 +203,7 @@ class LinearisedNetwork:
     @torch.no_grad()
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """f(x; w*) + J (w − w*) with w − w* = [V √Λ Vᵀ + (I − V Vᵀ)/√δ] ε, ε ~ N(0, I)."""
-        shape = (num_draws, len(self.weights))
-        eps = torch.randn(shape, generator=generator, dtype=torch.float64, device=x.device)
+        eps = normal(generator, num_draws, len(self.weights), like=self.V)
         scale, along = self.precision**-0.5, eps @ self.V  # [S, r]
         step = scale * eps + (along * (self.variances.sqrt() - scale)) @ self.V.mT  # [S, P]
         parts = []

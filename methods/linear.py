@@ -19,6 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fsibench.blocks.draws import normal
 from fsibench.blocks.gaussian import factor
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE
 from fsibench.contract import Budget, Data, Method, Posterior
@@ -42,9 +43,7 @@ class LinearPosterior:
         return Predictive((inputs @ self.mean)[None].to(x.dtype), variance.sqrt()[None].to(x.dtype))
 
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
-        shape = (num_draws, len(self.mean))
-        eps = torch.randn(shape, generator=generator, device=x.device, dtype=torch.float64)
-        weights = self.mean + eps @ self.root.T  # [S, D + 1]
+        weights = self.mean + normal(generator, num_draws, len(self.mean), like=self.mean) @ self.root.T  # [S, D + 1]
         return (weights @ with_intercept(x).T).to(x.dtype)
 
     def trace(self) -> dict[str, float | Tensor]:

@@ -28,6 +28,7 @@ from torch import Tensor
 from fsibench.blocks.adversarial import Discriminator, Moments
 from fsibench.blocks.conditionals import Conditional
 from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.draws import by_rows, normal
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linalg import JITTER, cholesky
 from fsibench.blocks.networks import DropoutMasks, NoiseSampler
@@ -45,8 +46,6 @@ from fsibench.blocks.training import (
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
-# Rows of x that predictions handle at a time: 500 functions × 200 rows × 50 units are 20 MB.
-PREDICTION_ROWS = 200
 # A sampled conditional takes the root of the variance, whose derivative at zero is infinite.
 SMALLEST_VARIANCE = 1e-10
 
@@ -63,24 +62,24 @@ class SIP(Method):
         # "until convergence"; the epochs are those of the authors' SIP_BNN script.
         "paper": {
             "epochs": 5000,
-            "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
-            "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
+            "alpha": 0.5, "num_inducing": 100, "num_prior_draws": 100, "num_draws": 100,
+            "num_test_draws": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.2, "initialisation": "released",
             "initial_log_noise": -5.0, "dropout_bnn": 0.0, "dropout_ns": 0.05,
         },
         # the authors' SIP_BNN script
         "released": {
             "epochs": 5000, "prior": "bnn",
-            "alpha": 0.5, "num_inducing": 50, "num_moment_samples": 100, "num_posterior_samples": 100,
-            "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
+            "alpha": 0.5, "num_inducing": 50, "num_prior_draws": 100, "num_draws": 100,
+            "num_test_draws": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
             "initial_log_noise": -5.0, "dropout_bnn": 0.1, "conditional": "sampled",
         },
         # the authors' SIP_NS script
         "released_ns": {
             "epochs": 4000, "prior": "ns",
-            "alpha": 0.5, "num_inducing": 100, "num_moment_samples": 100, "num_posterior_samples": 100,
-            "num_test_samples": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
+            "alpha": 0.5, "num_inducing": 100, "num_prior_draws": 100, "num_draws": 100,
+            "num_test_draws": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
             "initial_log_noise": -5.0, "dropout_ns": 0.05, "conditional": "sampled",
         },
@@ -90,8 +89,8 @@ class SIP(Method):
         "discriminator_learning_rate": Between(3e-4, 1e-2, log=True),
         "batch_size": (25, 50, 100, 200),
         "num_inducing": (20, 30, 50, 100),
-        "num_moment_samples": (50, 100, 200),
-        "num_posterior_samples": (25, 50, 100),
+        "num_prior_draws": (50, 100, 200),
+        "num_draws": (25, 50, 100),
         "warm_up": Between(0.0, 0.2),
         "initial_log_noise": Between(-4.0, 0.0),
     }
@@ -99,9 +98,9 @@ class SIP(Method):
     prior: str = "bnn"  # any name of `blocks.priors`
     alpha: float = 0.5  # 0 is the limit of variational inference, 1 the log predictive density
     num_inducing: int = 30
-    num_moment_samples: int = 50  # prior functions per step, for m, K and the discriminator
-    num_posterior_samples: int = 50  # draws of u per step
-    num_test_samples: int = 500  # both, at prediction
+    num_prior_draws: int = 50  # prior functions per step, for m, K and the discriminator
+    num_draws: int = 50  # draws of u per step
+    num_test_draws: int = 500  # both, at prediction
     batch_size: int = 100
     learning_rate: float = 5e-3
     discriminator_learning_rate: float = 1e-3
@@ -126,11 +125,11 @@ class SIP(Method):
     def __post_init__(self) -> None:
         prior_class(self.prior)
         require_at_least(
-            1, num_inducing=self.num_inducing, num_posterior_samples=self.num_posterior_samples,
+            1, num_inducing=self.num_inducing, num_draws=self.num_draws,
             batch_size=self.batch_size,
         )  # fmt: skip
         # a sample covariance needs two functions
-        require_at_least(2, num_moment_samples=self.num_moment_samples, num_test_samples=self.num_test_samples)
+        require_at_least(2, num_prior_draws=self.num_prior_draws, num_test_draws=self.num_test_draws)
         require_at_least(0, epochs=self.epochs)
         if not 0.0 <= self.alpha <= 1.0:
             raise ValueError(f"alpha is a number from 0 to 1, got {self.alpha}")
@@ -192,15 +191,15 @@ class SparseImplicitProcess:
 
     def draw_conditional(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Conditional]:
         """Draws u [Q, M] of q and the conditional of f(x) given them, for training."""
-        u = self.sampler(self.options.num_posterior_samples, generator)
-        noise = self.prior.draw_noise(self.options.num_moment_samples, generator)
+        u = self.sampler(self.options.num_draws, generator)
+        noise = self.prior.draw_noise(self.options.num_prior_draws, generator)
         return u, self.prior.condition(x, self.inducing, u, noise, self._dropout(generator), self.options.jitter)
 
     @torch.no_grad()
     def draw_inducing(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draws of u from q [Q, M] and from the prior [S, M]: what the discriminator learns from."""
-        u = self.sampler(self.options.num_posterior_samples, generator)
-        noise = self.prior.draw_noise(self.options.num_moment_samples, generator)
+        u = self.sampler(self.options.num_draws, generator)
+        noise = self.prior.draw_noise(self.options.num_prior_draws, generator)
         return u, self.prior.functions(self.inducing, noise, self._dropout(generator))
 
     def data_term(self, y: Tensor, conditional: Conditional, generator: torch.Generator) -> Tensor:
@@ -208,8 +207,7 @@ class SparseImplicitProcess:
         noise, mean, w = noise_variance(self.log_noise), conditional.mean, conditional.variance
         if self.options.conditional == "analytic":
             return alpha_energy(y, mean, w, noise, self.options.alpha).mean()
-        eps = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
-        f = mean + w.clamp(min=SMALLEST_VARIANCE).sqrt() * eps  # marginals: independent over points and samples
+        f = mean + w.clamp(min=SMALLEST_VARIANCE).sqrt() * normal(generator, *mean.shape, like=mean)  # marginals: independent over points and samples
         return alpha_energy(y, f, 0.0, noise, self.options.alpha).mean()
 
     def _dropout(self, generator: torch.Generator) -> DropoutMasks | None:
@@ -218,14 +216,15 @@ class SparseImplicitProcess:
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
         """1/S Σₛ N(y | E[f(x) | uₛ], Var[f(x) | u] + v)."""
-        S = self.options.num_test_samples
+        S = self.options.num_test_draws
         u, noise = self.sampler(S, generator), self.prior.draw_noise(S, generator)
-        parts = [
-            self.prior.condition(rows, self.inducing, u, noise, jitter=self.options.jitter)
-            for rows in torch.split(x, PREDICTION_ROWS)
-        ]
-        variance = torch.cat([part.variance for part in parts]) + noise_variance(self.log_noise)
-        return Predictive(torch.cat([part.mean for part in parts], 1), variance.sqrt())
+
+        def at(rows: Tensor) -> Tensor:
+            given_u = self.prior.condition(rows, self.inducing, u, noise, jitter=self.options.jitter)
+            return torch.cat([given_u.mean, given_u.variance[None]])
+
+        moments = by_rows(at, x)  # [S + 1, N]
+        return Predictive(moments[:-1], (moments[-1] + noise_variance(self.log_noise)).sqrt())
 
     @torch.no_grad()
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
@@ -234,30 +233,27 @@ class SparseImplicitProcess:
         g = m + D ξ/√(S − 1) has the sample moments, and f(x) = g(x) + K_xz (K_zz + εI)⁻¹ (u − g(z) − √ε η) has the
         moments of p(f | u) jointly over all x, however many.
         """
-        S, jitter = self.options.num_test_samples, self.options.jitter
+        S, jitter = self.options.num_test_draws, self.options.jitter
         u, noise = self.sampler(num_draws, generator).double(), self.prior.draw_noise(S, generator)
-        xi, eta = (
-            torch.randn(num_draws, size, generator=generator, dtype=u.dtype, device=u.device)
-            for size in (S, u.shape[1])
-        )
+        xi, eta = (normal(generator, num_draws, size, like=u) for size in (S, u.shape[1]))
         f_z = self.prior.functions(self.inducing, noise).double()  # [S, M]
         m_z = f_z.mean(0)
         d_z = (f_z - m_z) / math.sqrt(S - 1)
         factor, amount = cholesky(d_z.mT @ d_z, jitter)
         residual = u - (m_z + xi @ d_z) - math.sqrt(amount) * eta  # [draws, M]
         mixing = xi + torch.cholesky_solve(residual.mT, factor).mT @ d_z.mT  # [draws, S]
-        draws = []
-        for rows in torch.split(x, PREDICTION_ROWS):
+
+        def at(rows: Tensor) -> Tensor:
             f_x = self.prior.functions(rows, noise).double()
             m_x = f_x.mean(0)
-            draws.append(m_x + mixing @ ((f_x - m_x) / math.sqrt(S - 1)))
-        return torch.cat(draws, 1).to(x.dtype)
+            return m_x + mixing @ ((f_x - m_x) / math.sqrt(S - 1))
+
+        return by_rows(at, x).to(x.dtype)
 
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Functions of the learned prior."""
-        noise = self.prior.draw_noise(num_draws, generator)
-        return torch.cat([self.prior.functions(rows, noise) for rows in torch.split(x, PREDICTION_ROWS)], 1)
+        return self.prior.draw(x, num_draws, generator)
 
     @torch.no_grad()
     def trace(self) -> dict[str, float | Tensor]:
@@ -355,5 +351,4 @@ def initial_inducing(x: Tensor, num_inducing: int, generator: torch.Generator) -
     if num_inducing <= len(x):
         return x[torch.randperm(len(x), generator=generator, device=generator.device)[:num_inducing]]
     rows = torch.randint(len(x), (num_inducing,), generator=generator, device=generator.device)
-    noise = torch.randn(num_inducing, x.shape[1], generator=generator, dtype=x.dtype, device=x.device)
-    return x[rows] + 0.01 * noise
+    return x[rows] + 0.01 * normal(generator, num_inducing, x.shape[1], like=x)

@@ -17,14 +17,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from fsibench.blocks.draws import by_rows, normal
 from fsibench.blocks.kernels import median_distances
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.training import Schedule, finite_or_diverged, schedule_factor
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.errors import UsageError
 from fsibench.predictive import Predictive
-
-CHUNK_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -98,12 +97,12 @@ class SparseProcess:
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        parts = []
-        for rows in x.split(CHUNK_ROWS):
+        def at(rows: Tensor) -> Tensor:
             latent = self.latent(rows)
             variance = latent.variance.clamp_min(0.0) + self.likelihood.noise
-            parts.append(torch.stack([latent.mean, variance.sqrt()]))
-        loc, scale = torch.cat(parts, 1)
+            return torch.stack([latent.mean, variance.sqrt()])
+
+        loc, scale = by_rows(at, x, 2000)
         return Predictive(loc[None], scale[None])
 
     @torch.no_grad()
@@ -112,7 +111,7 @@ class SparseProcess:
         distinct, position = torch.unique(x, dim=0, return_inverse=True)
         latent = self.latent(distinct)
         eigenvalues, U = torch.linalg.eigh(latent.covariance_matrix.double())
-        eps = torch.randn(num_draws, len(distinct), generator=generator, dtype=torch.float64, device=x.device)
+        eps = normal(generator, num_draws, len(distinct), like=eigenvalues)
         draws: Tensor = latent.mean + (eps * eigenvalues.clamp_min(0.0).sqrt()) @ U.mT
         return draws[:, position].to(x.dtype)
 

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.draws import normal
 from fsibench.blocks.jacobians import linearise
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linalg import gram
@@ -49,7 +50,7 @@ class TFSVI(Method):
     search: ClassVar[Space] = {
         "hidden_layers": (1, 2),
         "num_context": (20, 50, 100),
-        "num_samples": (5, 10, 20),
+        "num_draws": (5, 10, 20),
         "batch_size": (25, 50, 100, 200),
         "learning_rate": Between(1e-3, 3e-2, log=True),
         "prior_scale": Between(0.3, 3.0, log=True),
@@ -60,8 +61,8 @@ class TFSVI(Method):
     hidden_layers: int = 1
     hidden_units: int = 50
     num_context: int = 50
-    num_samples: int = 10  # draws of the weights per step
-    num_test_samples: int = 200
+    num_draws: int = 10  # draws of the weights per step
+    num_test_draws: int = 200
     batch_size: int = 50
     learning_rate: float = 1e-2
     schedule: Schedule = "cosine"
@@ -72,7 +73,7 @@ class TFSVI(Method):
     def __post_init__(self) -> None:
         require_at_least(
             1, hidden_layers=self.hidden_layers, hidden_units=self.hidden_units, num_context=self.num_context,
-            num_samples=self.num_samples, num_test_samples=self.num_test_samples, batch_size=self.batch_size,
+            num_draws=self.num_draws, num_test_draws=self.num_test_draws, batch_size=self.batch_size,
         )  # fmt: skip
         if not self.prior_scale > 0.0:
             raise ValueError(f"prior_scale must be positive, got {self.prior_scale}")
@@ -106,7 +107,7 @@ class FunctionSpaceNetwork:
 
     def loss(self, batch: Data, generator: torch.Generator) -> Tensor:
         """The negative objective per training row."""
-        f = self.q.networks(batch.x, self.q.draw_weights(self.options.num_samples, generator))  # [S, B]
+        f = self.q.networks(batch.x, self.q.draw_weights(self.options.num_draws, generator))  # [S, B]
         data_term = alpha_energy(batch.y, f, 0.0, self.noise, alpha=0.0).mean()
         kl = self.kl(uniform_points(self.train.x, self.options.num_context, generator))
         self.last_kl = kl.item()
@@ -125,13 +126,12 @@ class FunctionSpaceNetwork:
 
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
-        shape = (num_draws, len(self.prior_means))
-        eps = torch.randn(shape, generator=generator, dtype=x.dtype, device=x.device)
+        eps = normal(generator, num_draws, len(self.prior_means), like=x)
         return self.q.networks(x, torch.addcmul(self.prior_means, self.prior_scales, eps))
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        return Predictive(self.draw(x, self.options.num_test_samples, generator), self.noise.sqrt())
+        return Predictive(self.draw(x, self.options.num_test_draws, generator), self.noise.sqrt())
 
     @torch.no_grad()
     def trace(self) -> dict[str, float | Tensor]:

@@ -24,7 +24,7 @@ def test_a_row_holds_the_step_in_milliseconds_and_in_kernels() -> None:
 
 
 def test_entries_without_a_limit_can_be_measured() -> None:
-    (row,) = step_costs.measure(["bbb[num_samples=2]"])
+    (row,) = step_costs.measure(["bbb[num_draws=2]"])
     assert row["limit"] is None
     assert row["cpu_ms"] > 0.0
 

@@ -39,11 +39,11 @@ def after_steps(options: AADM, steps: int) -> Predictive:
 
 def test_small_alpha_is_avb() -> None:
     """Value and gradient of the data term on the same draws; Adam would magnify differences of tiny gradients."""
-    model = ImplicitWeights(small(AADM(num_samples=5)), 2, stream(), F64)
+    model = ImplicitWeights(small(AADM(num_draws=5)), 2, stream(), F64)
     w = model.sampler(5 * 40, stream(1)).detach().requires_grad_()
     terms, gradients = [], []
     for alpha in (1e-6, 0.0):
-        model.options = small(AADM(num_samples=5, alpha=alpha))
+        model.options = small(AADM(num_draws=5, alpha=alpha))
         term = model.data_term(data(), w)
         terms.append(float(term.detach()))
         gradients.append(torch.autograd.grad(term, w)[0])
@@ -96,7 +96,7 @@ def test_divergence_reaches_the_sampler_and_the_prior_scale_but_not_the_discrimi
 
 
 def test_every_point_has_weights_of_its_own() -> None:
-    model = ImplicitWeights(small(AADM(weights="per_point", num_samples=3)), 2, stream(), F64)
+    model = ImplicitWeights(small(AADM(weights="per_point", num_draws=3)), 2, stream(), F64)
     x, w = data(4).x, model.sampler(12, stream(1)).detach()
     outputs = model.outputs(x, w)
     assert outputs.shape == (3, 4)
@@ -108,7 +108,7 @@ def test_every_point_has_weights_of_its_own() -> None:
 
 
 def test_shared_weights_are_used_at_every_point() -> None:
-    model = ImplicitWeights(small(AADM(weights="shared", num_samples=3)), 2, stream(), F64)
+    model = ImplicitWeights(small(AADM(weights="shared", num_draws=3)), 2, stream(), F64)
     x, w = data(4).x, model.sampler(3, stream(1)).detach()
     torch.testing.assert_close(model.outputs(x, w), sampled_network(x, w, model.biases, model.widths))
 
@@ -116,7 +116,7 @@ def test_shared_weights_are_used_at_every_point() -> None:
 @pytest.mark.parametrize("weights", ["per_point", "shared"])
 @pytest.mark.parametrize("draws", ["previous", "fresh", "shared"])
 def test_every_way_of_drawing_trains(weights: str, draws: str) -> None:
-    options = AADM(weights=weights, discriminator_draws=draws, num_samples=4)
+    options = AADM(weights=weights, discriminator_draws=draws, num_draws=4)
     predictive = after_steps(options, 3)
     assert bool(torch.isfinite(predictive.loc).all())
 

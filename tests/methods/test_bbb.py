@@ -51,7 +51,7 @@ def test_scale_mixture_density_equals_torch() -> None:
 
 
 def test_kl_to_the_scale_mixture_equals_monte_carlo() -> None:
-    options = BBB(prior="scale_mixture", num_samples=20_000, mixture_weight=0.3, mixture_log_scales=(0.0, -2.0))
+    options = BBB(prior="scale_mixture", num_draws=20_000, mixture_weight=0.3, mixture_log_scales=(0.0, -2.0))
     q = model(options)
     with torch.no_grad():
         w = q.draw_weights(20_000, stream(2))
@@ -85,7 +85,7 @@ def test_draws_are_functions_where_training_draws_are_not() -> None:
 def test_prediction_is_the_mixture_over_draws_with_the_noise() -> None:
     q, x = model(), torch.randn(5, 2, generator=stream(4), dtype=F64)
     predictive = q.predict(x, stream(2))
-    torch.testing.assert_close(predictive.loc, q.draw(x, q.options.num_test_samples, stream(2)))
+    torch.testing.assert_close(predictive.loc, q.draw(x, q.options.num_test_draws, stream(2)))
     torch.testing.assert_close(predictive.scale, noise_variance(q.scalars[0].detach()).sqrt().expand(200, 5))
 
 

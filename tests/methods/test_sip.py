@@ -21,7 +21,7 @@ from fsibench.methods.sip import (
 )
 
 F64 = torch.float64
-SMALL = SIP(num_inducing=6, num_moment_samples=20, num_posterior_samples=15, num_test_samples=30)
+SMALL = SIP(num_inducing=6, num_prior_draws=20, num_draws=15, num_test_draws=30)
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -125,7 +125,7 @@ def exact_process() -> SparseImplicitProcess:
         weights: Tensor = mean + normal @ torch.linalg.cholesky(covariance).mT
         return weights @ features(z).mT
 
-    options = SIP(num_test_samples=6, initial_log_noise=float(torch.tensor(noise).log()), jitter=1e-9)
+    options = SIP(num_test_draws=6, initial_log_noise=float(torch.tensor(noise).log()), jitter=1e-9)
     return SparseImplicitProcess(options, LinearPrior(), posterior_values, z)
 
 
@@ -150,7 +150,7 @@ def test_draws_have_the_joint_posterior_covariance() -> None:
 
 @pytest.mark.parametrize("prior", ["bnn", "ns", "gp"])
 def test_draws_are_coherent_functions_with_the_moments_of_the_prediction(prior: str) -> None:
-    process = model(dataclasses.replace(SMALL, prior=prior, num_test_samples=3000))
+    process = model(dataclasses.replace(SMALL, prior=prior, num_test_draws=3000))
     x = torch.cat([data(3).x, data(3).x])
     draws, predictive = process.draw(x, 3000, stream(1)), process.predict(x, stream(1))  # the same u and moments
     torch.testing.assert_close(draws[:, :3], draws[:, 3:])
@@ -169,7 +169,7 @@ def test_prior_draws_are_those_of_the_learned_prior() -> None:
 
 def test_sampled_conditional_agrees_with_the_analytic_one() -> None:
     """Integrating the conditional out leaves the objective and removes its noise."""
-    options = dataclasses.replace(SMALL, num_posterior_samples=20_000, num_inducing=3, initialisation="released")
+    options = dataclasses.replace(SMALL, num_draws=20_000, num_inducing=3, initialisation="released")
     process = model(options)
     with torch.no_grad():
         process.prior.log_scales.fill_(-1.5)
@@ -183,7 +183,7 @@ def test_sampled_conditional_agrees_with_the_analytic_one() -> None:
 @pytest.mark.parametrize("preset", sorted(SIP.presets))
 @pytest.mark.parametrize("prior", ["bnn", "ns"])
 def test_presets_train(preset: str, prior: str) -> None:
-    values = {**SIP.presets[preset], "prior": prior, "num_inducing": 8, "num_test_samples": 20}
+    values = {**SIP.presets[preset], "prior": prior, "num_inducing": 8, "num_test_draws": 20}
     fits = iter(SIP(**values).fit(data(), Budget(steps=3), stream()))
     for _ in range(3):
         posterior = next(fits)

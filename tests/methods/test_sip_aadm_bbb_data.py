@@ -148,10 +148,10 @@ def test_presets_have_valid_options(name: str) -> None:
     ("method", "options", "message"),
     [
         (SIP, {"num_inducing": 0}, "num_inducing must be at least 1"),
-        (SIP, {"num_moment_samples": 1}, "num_moment_samples must be at least 2"),
+        (SIP, {"num_prior_draws": 1}, "num_prior_draws must be at least 2"),
         (SIP, {"alpha": 1.2}, "alpha is a number from 0 to 1, got"),
         (SIP, {"dropout_ns": 1.0}, "dropout is a number from 0 to 1, below 1"),
-        (AADM, {"num_samples": 0}, "num_samples must be at least 1"),
+        (AADM, {"num_draws": 0}, "num_draws must be at least 1"),
         (BBB, {"batch_size": -3}, "batch_size must be at least 1"),
         (BBB, {"mixture_weight": 1.0}, "strictly between 0 and 1"),
     ],

@@ -64,7 +64,7 @@ def test_bbb(prior: str) -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_aadm_and_avb(weights: str, alpha: float) -> None:
     """At a discriminator of zero: elsewhere moments are constants by design, which differences cannot know."""
-    options = AADM(alpha=alpha, weights=weights, num_samples=4, hidden_units=5)
+    options = AADM(alpha=alpha, weights=weights, num_draws=4, hidden_units=5)
     model = ImplicitWeights(options, 2, stream(), F64)
     discriminator = make_discriminator(options, model.num_weights, stream(), F64)
     with torch.no_grad():
@@ -85,7 +85,7 @@ def test_aadm_and_avb(weights: str, alpha: float) -> None:
 def test_sip(prior: str, alpha: float, conditional: str) -> None:
     options = SIP(
         prior=prior, alpha=alpha, conditional=conditional, dropout_bnn=0.1, dropout_ns=0.1,
-        num_inducing=4, num_moment_samples=15, num_posterior_samples=8,
+        num_inducing=4, num_prior_draws=15, num_draws=8,
     )  # fmt: skip
     made_prior, sampler = initial_prior(options, batch().x, stream()), make_sampler(options, stream(1), F64)
     process = SparseImplicitProcess(options, made_prior, sampler, initial_inducing(batch().x, 4, stream(2)))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.batched import batched_network, split_layers, starting_parameters
+from fsibench.blocks.draws import normal
 from fsibench.blocks.gaussian import factor, gaussian_kl
 from fsibench.blocks.jacobians import Linearisation, linearise
 from fsibench.blocks.linalg import gram
@@ -45,8 +46,7 @@ class MeanFieldWeights:
         return linearisation.value, linearisation.jacobian() * self.log_scales.to(x.dtype).exp()
 
     def draw_weights(self, num_draws: int, generator: torch.Generator) -> Tensor:
-        shape = (num_draws, self.means.numel())
-        eps = torch.randn(shape, generator=generator, dtype=self.means.dtype, device=self.means.device)
+        eps = normal(generator, num_draws, self.means.numel(), like=self.means)
         return torch.addcmul(self.means, self.log_scales.exp(), eps)  # [S, P]
 
     def networks(self, x: Tensor, weights: Tensor) -> Tensor:

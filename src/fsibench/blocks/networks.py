@@ -194,17 +194,17 @@ class DropoutMasks:
 
 
 def gaussian_layer(
-    h: Tensor, mean: Tensor, variance: Tensor, bias: Tensor, num_samples: int | None, generator: torch.Generator
+    h: Tensor, mean: Tensor, variance: Tensor, bias: Tensor, num_draws: int | None, generator: torch.Generator
 ) -> Tensor:
     """Local reparameterisation: pre-activations of a layer with independent Gaussian weights, drawn directly.
 
     Given the activations h, h @ W is Gaussian with mean h @ E[W] and variance h² @ Var[W]; drawing it costs fan_out
     normals instead of fan_in × fan_out. Valid where each (row, sample) has weights of its own.
-    `num_samples` adds a leading sample axis: [N, fan_in] -> [S, N, fan_out]; None keeps the shape's leading axes.
+    `num_draws` adds a leading sample axis: [N, fan_in] -> [S, N, fan_out]; None keeps the shape's leading axes.
     """
     location = torch.addmm(bias, h, mean)
     spread = (torch.mm(h.square(), variance) + TINY).sqrt()
-    shape = location.shape if num_samples is None else (num_samples, *location.shape)
+    shape = location.shape if num_draws is None else (num_draws, *location.shape)
     return torch.addcmul(location, spread, normal(generator, *shape, like=h))
 
 
