@@ -39,6 +39,7 @@ LIMITS: Mapping[str, float] = {
     "laplace": 3.0,
     "tfsvi": 8.0,
     "gfsvi": 8.0,
+    "dvip[layers=2]": 20.0,
 }
 
 WARM_UP_STEPS = 20
