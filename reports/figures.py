@@ -90,7 +90,7 @@ def all_figures(report: Report) -> Iterator[tuple[str, str, Callable[[], Figure]
     if report.calibrations:
         yield "coverage", "Coverage of central intervals", partial(coverage, report, style)
         yield "pit", "Histograms of the probability integral transform", partial(pit, report, style)
-    for panel in report.panels:
+    for panel in (panel for panel in report.panels if "x2_range" not in panel):
         title = f"Predictive and prior on {panel['dataset']}"
         yield f"functions-{names[panel['dataset']]}", title, partial(functions, panel, style)
         if any(column["inducing"] for column in panel["columns"]):

@@ -26,28 +26,34 @@ def build(
     where: Mapping[str, str] | None = None,
     formats: Sequence[str] = ("svg",),
     subset: Subset | None = None,
+    refresh: int | None = None,
 ) -> Path:
-    """Write the whole site; return the path of its first page. `formats`: figures as svg, pdf, png, or none of them."""
+    """Write the whole site; return the path of its first page.
+
+    `formats`: figures as svg, pdf, png, or none of them. `refresh`: pages reload themselves after so many seconds.
+    """
     store_path, out_dir = Path(store_path), Path(out_dir)
     figures.check_formats(formats)
     report = Report.read(store_path, where, subset)
     report = dataclasses.replace(report, formats=tuple(formats), figure_names=figures.names(report) if formats else ())
     out_dir.mkdir(parents=True, exist_ok=True)
-    write_pages(report, out_dir)
+    write_pages(report, out_dir, refresh)
     tables.write(report, out_dir / "tables")
     drawn = figures.write(report, out_dir / "figures", formats)
     (out_dir / "report.md").write_text(markdown.document(report, drawn), encoding="utf-8")
     return out_dir / "index.html"
 
 
-def write_pages(report: Report, out_dir: Path) -> None:
+def write_pages(report: Report, out_dir: Path, refresh: int | None = None) -> None:
     made = [(page, page.sheets(report)) for page in all_pages()]
-    frame = _frame(report, made)
+    frame = {**_frame(report, made), "refresh": refresh}
     for page, sheets in made:
         template = _template(page)
         for file, content in sheets.items():
             text = template.render(**frame, this_file=file, scripts=page.scripts(), **content)
-            (out_dir / file).write_text(text, encoding="utf-8")
+            fresh = out_dir / f"{file}.new"  # renamed when it is whole: a reader never meets half a page
+            fresh.write_text(text, encoding="utf-8")
+            fresh.replace(out_dir / file)
 
 
 def _frame(report: Report, made: Sequence[tuple[Page, Sheets]]) -> dict[str, Any]:

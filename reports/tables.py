@@ -19,6 +19,8 @@ from fsibench.reports.analysis.results import direction
 from fsibench.reports.numbers import with_error
 from fsibench.reports.texts import entry_name, score_table
 
+# Data sets side by side on a page of two columns.
+MOST_COLUMNS = 7
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -44,27 +46,39 @@ def latex_number(mean: float, error: float, count: float = math.inf) -> str:
 
 
 def latex_scores(overview: Overview, key: str) -> str:
-    """A table as in the papers: data sets down, entries across, best in bold, second underlined, mean ranks last."""
-    metric, blocks = overview.results.metrics[key], overview.blocks[key]
+    """A table for a page of two columns: entries down, data sets across, best in bold, second underlined, mean rank last.
+
+    More data sets than fit side by side continue in a second block below.
+    """
     entries, datasets = [str(entry) for entry in overview.board.index], overview.results.datasets
-    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_caption(overview, key)}}}", rf"\label{{tab:{key}}}"]
-    lines += [rf"\begin{{tabular}}{{l{'r' * len(entries)}}}", r"\toprule"]
-    names = [latex_text(entry_name(entry, overview.board.loc[entry])) for entry in entries]
-    lines += [" & ".join(["data set", *names]) + r" \\", r"\midrule"]
-    for dataset in datasets:
-        lines.append(" & ".join([latex_text(dataset), *_latex_row(overview, dataset, entries, key)]) + r" \\")
-    if not blocks.values.empty:
-        ranks = ranking.mean_rank(blocks.values, metric.larger_is_better)
-        order = list(ranks.sort_values(kind="stable").index)
-        cells = [_marked(f"{ranks[entry]:.2f}", entry, order) if entry in ranks.index else "--" for entry in entries]
-        lines += [r"\midrule", " & ".join(["mean rank", *cells]) + r" \\"]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
+    lines = [r"\begin{table*}", r"\centering", rf"\caption{{{_caption(overview, key)}}}", rf"\label{{tab:{key}}}"]
+    lines += [r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"]
+    pieces = [datasets[start : start + MOST_COLUMNS] for start in range(0, len(datasets), MOST_COLUMNS)] or [[]]
+    for number, piece in enumerate(pieces):
+        lines += [] if number == 0 else [r"\par\smallskip"]
+        lines += _latex_block(overview, key, entries, piece, with_rank=piece is pieces[-1])
+    return "\n".join([*lines, r"\end{table*}"]) + "\n"
+
+
+def _latex_block(overview: Overview, key: str, entries: list[str], datasets: list[str], with_rank: bool) -> list[str]:
+    blocks, metric = overview.blocks[key], overview.results.metrics[key]
+    ranks = ranking.mean_rank(blocks.values, metric.larger_is_better) if with_rank and len(blocks.values) else None
+    heads = [*map(latex_text, datasets), *(["mean rank"] if ranks is not None else [])]
+    columns = [_latex_column(overview, dataset, entries, key) for dataset in datasets]
+    if ranks is not None:
+        marks = ranking.marks(ranks.to_dict(), larger_is_better=False)
+        columns.append([_marked(f"{ranks[name]:.2f}", marks.get(name)) if name in ranks.index else "--" for name in entries])
+    lines = [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\toprule", " & ".join(["", *heads]) + r" \\", r"\midrule"]
+    for place, entry in enumerate(entries):
+        name = latex_text(entry_name(entry, overview.board.loc[entry]))
+        lines.append(" & ".join([name, *(column[place] for column in columns)]) + r" \\")
+    return [*lines, r"\bottomrule", r"\end{tabular}"]
 
 
 def _caption(overview: Overview, key: str) -> str:
     metric = overview.results.metrics[key]
     text = (
-        f"{metric.label} ({direction(metric)}): mean ± standard error over splits. Best in bold, second underlined. "
+        f"{metric.label} ({direction(metric)}): mean ± standard error over splits. Best in bold, second underlined; equal means share a mark, means with failed cells have none. "
         "Mean rank: over dataset × split."
     )
     if overview.results.failed.any():
@@ -72,9 +86,10 @@ def _caption(overview: Overview, key: str) -> str:
     return latex_text(text.replace("`", ""))
 
 
-def _latex_row(overview: Overview, dataset: str, entries: Sequence[str], key: str) -> list[str]:
+def _latex_column(overview: Overview, dataset: str, entries: Sequence[str], key: str) -> list[str]:
     means, scores = overview.means(key, dataset), overview.scores[key]
-    order = sorted(means, key=lambda entry: means[entry], reverse=overview.results.metrics[key].larger_is_better)
+    whole = {name: mean for name, mean in means.items() if name in overview.ranked and not scores[dataset, name]["failed"]}
+    marks = ranking.marks(whole, overview.results.metrics[key].larger_is_better)
     cells = []
     for entry in entries:
         row = scores.get((dataset, entry))
@@ -82,25 +97,24 @@ def _latex_row(overview: Overview, dataset: str, entries: Sequence[str], key: st
             cells.append("failed" if row is not None and row["failed"] else "--")
             continue
         dagger = r"^\dagger" if row["failed"] else ""
-        cells.append(_marked(latex_number(row["mean"], row["standard_error"], row["splits"]) + dagger, entry, order))
+        text = latex_number(row["mean"], row["standard_error"], row["splits"]) + dagger
+        cells.append(_marked(text, marks.get(entry)))
     return cells
 
 
-def _marked(text: str, entry: str, order: Sequence[str]) -> str:
-    if order and entry == order[0]:
+def _marked(text: str, mark: str | None) -> str:
+    if mark == "best":
         return rf"\textbf{{\boldmath${text}$}}"
-    if len(order) > 1 and entry == order[1]:
-        return rf"\underline{{${text}$}}"
-    return f"${text}$"
+    return rf"\underline{{${text}$}}" if mark == "second" else f"${text}$"
 
 
 def latex_document(keys: Sequence[str]) -> str:
     """A document that shows every table; compile it, or copy the `\\input` lines."""
-    inputs = "\n".join(rf"\input{{scores-{key}.tex}}" for key in keys)
+    inputs = "\n\\clearpage\n".join(rf"\input{{scores-{key}.tex}}" for key in keys)
     return (
-        "\\documentclass{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage[T1]{fontenc}\n"
-        "\\usepackage{booktabs,amsmath}\n\\usepackage[landscape,margin=1cm]{geometry}\n"
-        f"\\begin{{document}}\n\\scriptsize\n{inputs}\n\\end{{document}}\n"
+        "\\documentclass[twocolumn]{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage[T1]{fontenc}\n"
+        "\\usepackage{booktabs,amsmath}\n\\usepackage[margin=1.5cm]{geometry}\n"
+        f"\\begin{{document}}\n{inputs}\n\\end{{document}}\n"
     )
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from tabulate import tabulate
 
 from fsibench.reports.analysis.overview import Overview, count
+from fsibench.reports.analysis.report import Report
 from fsibench.reports.analysis.results import Results, load
 
 WIDEST_NAME = 34
@@ -21,6 +22,12 @@ def render(store_path: Path, where: Mapping[str, str] | None = None) -> str:
     if results.cells.empty:
         return "The store holds no results yet."
     return render_results(results)
+
+
+def verdict(store_path: Path) -> str:
+    """One sentence of result."""
+    sentence: str = Report.read(store_path).verdict
+    return sentence or "Nothing is ranked yet."
 
 
 def render_results(results: Results) -> str:

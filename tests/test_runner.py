@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
 import time
 from pathlib import Path
@@ -14,8 +15,9 @@ import torch
 from fsibench import registry
 from fsibench.contract import Budget, Data, Meter
 from fsibench.errors import UsageError
-from fsibench.harness import runner
-from fsibench.harness.events import Evaluation, Finished, Report
+from fsibench.executors.base import Event
+from fsibench.harness import driver, runner
+from fsibench.harness.events import Artifact, Evaluation, Finished, Report, Started
 from fsibench.harness.plan import Cell, load_protocol, make_plan
 
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
@@ -329,3 +331,47 @@ def test_large_data_are_drawn_row_by_row(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = torch.cat([next(batches).y for _ in range(200)])
     assert rows.numel() == 10_000
     assert rows.mean() == pytest.approx(499.5, abs=15)  # standard error 2.9
+
+
+def functions_of(one: Cell) -> dict[str, Any] | None:
+    reports: list[Report] = []
+    runner.run_cell(one, reports.append)
+    kept = [dict(report.content) for report in reports if isinstance(report, Artifact)]
+    return kept[0] if kept else None
+
+
+def test_a_set_with_one_input_keeps_a_small_payload_of_its_first_split() -> None:
+    cells = make_plan(load_protocol("smoke", {"methods": ["linear"], "datasets": ["snelson"], "splits": 2}))
+    small, none = (functions_of(one) for one in cells)
+    assert none is None
+    assert small is not None
+    assert len(small["draws"]) == 10
+    whole = functions_of(dataclasses.replace(cells[0], keep=("functions",)))
+    assert whole is not None
+    assert len(whole["draws"]) == 20
+    assert functions_of(cell("linear")) is None  # six inputs cannot be drawn
+
+
+def test_a_set_with_two_inputs_keeps_mean_and_sd_on_a_plane(tmp_path: Path) -> None:
+    x = torch.randn(80, 2, generator=torch.Generator().manual_seed(0))
+    y = 3.0 + x[:, 0] - 2.0 * x[:, 1]
+    lines = [f"{a:.5f},{b:.5f},{c:.5f}" for (a, b), c in zip(x.tolist(), y.tolist(), strict=True)]
+    (tmp_path / "plane.csv").write_text("\n".join(["a,b,y", *lines]))
+    kept = functions_of(cell("linear", datasets=[f"file:{tmp_path / 'plane.csv'}?target=y"]))
+    assert kept is not None
+    mean = torch.tensor(kept["mean"])
+    expected = 3.0 + torch.tensor(kept["x"])[None, :] - 2.0 * torch.tensor(kept["x2"])[:, None]
+    torch.testing.assert_close(mean, expected, atol=0.05, rtol=0.01)
+
+
+def test_the_time_left_begins_from_the_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    todo = make_plan(load_protocol("smoke", {"methods": ["constant", "bbb"], "datasets": ["yacht"], "splits": 3, "seconds": 30.0}))
+    progress = driver.Progress(todo, 2, io.StringIO())
+    assert progress.seconds_left() == pytest.approx(6 * 30.0 / 2)
+    now = [0.0]
+    monkeypatch.setattr(driver.time, "monotonic", lambda: now[0])
+    first = next(one for one in todo if one.entry == "constant")
+    progress.update(Event(first, Started()), {})
+    now[0] = 0.5
+    progress.update(Event(first, Finished("ok", None, None, {})), {})
+    assert progress.seconds_left() == pytest.approx((2 * 0.5 + 3 * 30.0) / 2)  # not 5 cells of half a second

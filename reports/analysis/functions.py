@@ -48,6 +48,8 @@ def panels(store_path: Path, results: Results) -> list[dict[str, Any]]:
 
 def _panel(dataset: str, columns: Sequence[tuple[str, int, int, Mapping[str, Any]]]) -> dict[str, Any]:
     first = columns[0][3]
+    if "x2" in first:
+        return _plane(dataset, columns)
     train = np.column_stack([first["train_x"], first["train_y"]]).astype(float)
     shown = [_column(entry, split, seed, payload) for entry, split, seed, payload in columns]
     fans = [train[:, 1], *(_values(column["quantiles"], "y") for column in shown)]
@@ -61,6 +63,20 @@ def _panel(dataset: str, columns: Sequence[tuple[str, int, int, Mapping[str, Any
         "oracle": _oracle(first),
         "columns": shown,
     }
+
+
+def _plane(dataset: str, columns: Sequence[tuple[str, int, int, Mapping[str, Any]]]) -> dict[str, Any]:
+    """A set with two inputs: mean and standard deviation of every entry, with the same colours."""
+    first = columns[0][3]
+    train = np.column_stack([first["train_x"], first["train_x2"]]).astype(float)
+    empty: dict[str, Any] = {"quantiles": [], "samples": [], "draws": [], "prior": [], "inducing": []}
+    shown = [
+        {"entry": entry, "split": split, "seed": seed, **empty, **{key: _rounded(np.array(payload[key])) for key in ("mean", "sd")}}
+        for entry, split, seed, payload in columns
+    ]
+    spans = {f"{key}_range": _range([np.array(payload[key], dtype=float).ravel() for *_, payload in columns]) for key in ("mean", "sd")}
+    axes = {"x_range": [first["x"][0], first["x"][-1]], "x2_range": [first["x2"][0], first["x2"][-1]]}
+    return {"dataset": dataset, **axes, **spans, "train": _rounded(thin(train, MOST_TRAIN)), "oracle": None, "columns": shown}
 
 
 def _column(entry: str, split: int, seed: int, payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Overview:
 
     @cached_property
     def board(self) -> pd.DataFrame:
-        """One row per entry, best mean rank (over the headline metrics) first, unranked entries last."""
+        """One row per entry, best mean rank (over the headline metrics) first and unranked ones last, or as was asked."""
         columns: dict[str, Any] = {}
         for key, metric in self.results.metrics.items():
             part = self.blocks[key]
@@ -110,6 +110,9 @@ class Overview:
                 part.values, metric.larger_is_better, part.constant
             )
         board = self.costs.join(pd.DataFrame(columns))
+        if self.results.subset.order != "rank":
+            names = self.results.entries
+            return board.loc[names if self.results.subset.order == "given" else sorted(names)]
         order = board[[f"mean_rank_{key}" for key in self.results.headline]].mean(axis=1)
         return board.iloc[np.lexsort((board.index.to_numpy(dtype=str), order.to_numpy()))]
 

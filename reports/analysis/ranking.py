@@ -14,7 +14,7 @@ failed cell; a missing row was not run. Rules, the same wherever fsibench prints
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,6 +83,18 @@ def significant(values: pd.DataFrame) -> pd.DataFrame:
     size = np.abs(np.where(np.isfinite(numbers) & (numbers != 0), numbers, 1.0))
     unit = 10.0 ** (np.floor(np.log10(size)) - 5)
     return pd.DataFrame(np.round(numbers / unit) * unit, index=values.index, columns=values.columns)
+
+
+def marks(means: Mapping[str, float], larger_is_better: bool) -> dict[str, str]:
+    """`best` and `second` of one column; equal means share a mark, and two that share the first place leave no second."""
+    rounded = significant(pd.DataFrame({name: [value] for name, value in means.items()})).iloc[0] if means else pd.Series()
+    ordered = sorted(set(rounded.dropna()), reverse=larger_is_better)
+    if not ordered:
+        return {}
+    found = {str(name): "best" for name in rounded.index[rounded == ordered[0]]}
+    if len(found) == 1 and len(ordered) > 1:
+        found |= {str(name): "second" for name in rounded.index[rounded == ordered[1]]}
+    return found
 
 
 def mean_rank(values: pd.DataFrame, larger_is_better: bool) -> pd.Series:

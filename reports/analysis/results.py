@@ -66,6 +66,7 @@ class Subset:
     entries: Sequence[str] = ()
     datasets: Sequence[str] = ()
     names: Mapping[str, str] = field(default_factory=dict)  # entry or data set -> what to call it
+    order: str = "rank"  # of the entries in tables: by rank, by name, or as given
 
     def of(self, cells: pd.DataFrame) -> pd.DataFrame:
         for column, wanted in (("entry", self.entries), ("dataset", self.datasets)):
@@ -88,7 +89,8 @@ class Subset:
         """The arguments of `fsibench report` that choose this subset."""
         renamed = [f"{old}={new}" for old, new in self.names.items()]
         parts = {"--entries": self.entries, "--datasets": self.datasets, "--rename": renamed}
-        return [word for flag, values in parts.items() if values for word in (flag, ",".join(values))]
+        words = [word for flag, values in parts.items() if values for word in (flag, ",".join(values))]
+        return words if self.order == "rank" else [*words, "--order", self.order]
 
     def ordered(self, column: str, present: Iterable[str]) -> list[str]:
         """Names in the order asked for; those not named follow by alphabet."""
@@ -167,7 +169,15 @@ class Results:
         found: dict[str, str] = {}
         for run in self.runs:
             found |= dict(run["protocol"].get("citations", {}))
-        return found
+        return found | {name: card.get("citation", "") for name, card in self.data_cards.items()}
+
+    @cached_property
+    def data_cards(self) -> dict[str, dict[str, Any]]:
+        """Data set (without options) -> what the runs wrote down about it."""
+        cards: dict[str, dict[str, Any]] = {}
+        for run in self.runs:
+            cards |= {text.split("[")[0]: card for text, card in run["environment"].get("data", {}).items()}
+        return cards
 
     @cached_property
     def failed(self) -> npt.NDArray[np.bool_]:

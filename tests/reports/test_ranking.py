@@ -23,6 +23,12 @@ def grid_table(values: dict[str, list[float]], datasets: tuple[str, ...] = ("x",
     return long_table([(e, *key, v) for e, column in values.items() for key, v in zip(keys, column, strict=True)])
 
 
+def test_equal_means_share_a_mark() -> None:
+    assert ranking.marks({"a": 1.0, "b": 1.0 + 1e-9, "c": 2.0}, larger_is_better=False) == {"a": "best", "b": "best"}
+    assert ranking.marks({"a": 3.0, "b": 2.0, "c": 2.0}, larger_is_better=True) == {"a": "best", "b": "second", "c": "second"}
+    assert ranking.marks({}, larger_is_better=True) == {}
+
+
 def test_mean_rank_averages_over_dataset_and_split() -> None:
     table = grid_table({"a": [1.0, 1.0, 1.0, 9.0], "b": [2.0, 2.0, 2.0, 1.0]})
     blocks = ranking.complete_blocks(table)

@@ -6,6 +6,7 @@ import argparse
 import base64
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -145,28 +146,43 @@ def test_figures_come_in_every_format(file_format: str, magic: bytes) -> None:
 # Tables --------------------------------------------------------------------------------------------------------
 
 
-def test_latex_rows_have_as_many_cells_as_columns_and_balanced_braces(full_site: Path) -> None:
+def test_latex_has_entries_down_data_sets_across_and_balanced_braces(full_site: Path) -> None:
     for path in (full_site / "tables").glob("scores-*.tex"):
         text = path.read_text(encoding="utf-8")
-        columns = len(re.search(r"\\begin\{tabular\}\{(\w+)\}", text)[1])  # type: ignore[index]
-        rows = [line for line in text.splitlines() if line.endswith(r"\\")]
-        assert len(rows) == 1 + 9 + 1  # heads, data sets, mean rank
-        assert all(len(re.findall(r"(?<!\\)&", row)) == columns - 1 for row in rows)
+        blocks = text.split(r"\begin{tabular}")[1:]
+        assert [len(re.match(r"\{(\w+)\}", block)[1]) for block in blocks] == [8, 4]  # type: ignore[index]
+        for block, columns in zip(blocks, (8, 4), strict=True):
+            rows = [line for line in block.splitlines() if line.endswith(r"\\")]
+            assert len(rows) == 1 + 10  # heads, entries
+            assert all(len(re.findall(r"(?<!\\)&", row)) == columns - 1 for row in rows)
+            assert all(row.count("$") % 2 == 0 for row in rows)
         assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
-        assert all(row.count("$") % 2 == 0 for row in rows)
-        assert text.count(r"\textbf") == 10
-        assert text.count(r"\underline") == 10
+        assert text.count(r"\textbf") >= 10
         assert all(ord(character) < 128 for character in text)
 
 
-def test_latex_marks_the_best_and_the_second(make_store: MakeStore) -> None:
-    overview = Overview(results.load(make_store(entries=("aa", "bb", "cc"), datasets={"boston": 9.0}, splits=5)))
-    means = overview.summaries["rmse"]["mean"]["boston"].sort_values()
-    row = next(line for line in tables.latex_scores(overview, "rmse").splitlines() if line.startswith("boston"))
-    cells = dict(zip(overview.board.index, row.rstrip("\\ ").split(" & ")[1:], strict=True))
-    assert cells[means.index[0]].startswith(r"\textbf")
-    assert cells[means.index[1]].startswith(r"\underline")
-    assert cells[means.index[2]].startswith("$")
+def test_latex_marks_the_best_and_the_second_and_no_failed_mean(make_store: MakeStore) -> None:
+    failures = {("aa", "boston", 0): "diverged"}
+    fixed = {"entries": ("aa", "bb", "cc", "constant"), "datasets": {"boston": 9.0, "wine": 0.8}, "splits": 5}
+    overview = Overview(results.load(make_store(**fixed, failures=failures)))
+    means = overview.summaries["rmse"]["mean"]["wine"].sort_values()
+    lines = [line for line in tables.latex_scores(overview, "rmse").splitlines() if line.endswith(r"\\")][1:]
+    cells = {line.split(" & ")[0]: line.rstrip("\\ ").split(" & ")[1:] for line in lines}
+    assert cells[means.index[0]][1].startswith(r"\textbf")
+    assert cells[means.index[1]][1].startswith(r"\underline")
+    assert cells[means.index[2]][1].startswith("$")
+    assert cells["aa"][0].startswith("$")
+    assert r"\dagger" in cells["aa"][0]
+    assert cells["bb"][0].startswith(r"\textbf")
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_latex_tables_fit_a_page(full_site: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(full_site / "tables", tmp_path / "tables")
+    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull \\hbox" not in done.stdout
 
 
 def test_latex_escapes_every_special_character() -> None:
@@ -271,6 +287,39 @@ def test_the_report_command_writes_next_to_the_store(make_store: MakeStore, caps
     assert "results-report/index.html" in capsys.readouterr().out
     assert command("report", "--store", str(path), "--terminal") == 0
     assert "constant" in capsys.readouterr().out
+
+
+def test_the_report_command_takes_a_subset_under_other_names(make_store: MakeStore, tmp_path: Path) -> None:
+    path = make_store(entries=("bbb", "constant", "vip"), datasets={"boston": 9.0, "wine": 0.8}, splits=2)
+    words = ["--entries", "vip,bbb", "--datasets", "wine", "--order", "given", "--rename", "vip=Ours,wine=Wine"]
+    assert command("report", "--store", str(path), "--out", str(tmp_path / "out"), "--figures", "none", *words) == 0
+    table = pd.read_csv(tmp_path / "out" / "tables" / "scores.csv")
+    assert set(table["entry"]) == {"Ours", "bbb"}
+    assert set(table["dataset"]) == {"Wine"}
+    assert list(pd.read_csv(tmp_path / "out" / "tables" / "leaderboard.csv")["entry"]) == ["Ours", "bbb"]
+    assert "--rename vip=Ours,wine=Wine --order given" in (tmp_path / "out" / "run.html").read_text(encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot read 'vip' in --rename"):
+        command("report", "--store", str(path), "--rename", "vip")
+
+
+def test_a_watched_report_is_written_again_until_the_run_ends(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_store(entries=("bbb", "constant"), datasets={"boston": 9.0}, splits=1)
+    with Store.create(path) as store:
+        run = store.begin_run(["fsibench"], {}, {})
+    pages = []
+
+    def finish(_: float) -> None:
+        pages.append((tmp_path / "out" / "index.html").read_text(encoding="utf-8"))
+        with Store.create(path) as store:
+            store.end_run(run, "finished")
+
+    monkeypatch.setattr(report_command.time, "sleep", finish)
+    assert command("report", "--store", str(path), "--out", str(tmp_path / "out"), "--figures", "none", "--watch") == 0
+    assert len(pages) == 1
+    assert 'http-equiv="refresh"' in pages[0]
+    assert 'http-equiv="refresh"' not in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
 
 
 def test_bad_requests_are_one_sentence_and_write_nothing(make_store: MakeStore, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def facts(report: Report, dataset: str) -> list[tuple[str, str]]:
     part = results.cells[results.cells["dataset"] == dataset]
     oracle = plausibility.oracles().get(plausibility.base_name(dataset))
     scale = part["target_scale"].dropna()
+    card = results.data_cards.get(plausibility.base_name(dataset), {})
     named = {
         "training rows": known["num_train"],
         "test rows": known["num_test"],
@@ -72,7 +73,8 @@ def facts(report: Report, dataset: str) -> list[tuple[str, str]]:
         "splits": f"{known['splits']}, scheme {', '.join(sorted(part['scheme'].unique()))}",
         "budget": f"{', '.join(sorted(part['budget'].unique()))}, clock {', '.join(sorted(part['clock'].unique()))}",
         "standard deviation of the target": number(float(scale.mean())) if len(scale) else "",
-        "source": results.citations.get(plausibility.base_name(dataset), ""),
+        **{name: str(card.get(name) or "") for name in ("target", "source", "citation", "licence", "note")},
+        "audit": "; ".join(str(item.get("text") or item.get("message") or item) for item in card.get("audit", ())),
         "fingerprint": ", ".join(sorted({str(text)[:16] for text in part["data_fingerprint"]})),
         "scores of the true conditional": ", ".join(f"{key} {number(value, 4)}" for key, value in (oracle or {}).items()),
     }

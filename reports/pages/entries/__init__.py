@@ -114,7 +114,7 @@ def page_data(report: Report, shared: dict[str, Any], entry: str) -> dict[str, A
     return {
         **shared,
         "entries": own,
-        "headline": results.headline,
+        "first_metric": report.overview.main_metric,
         "levels": LEVELS.tolist(),
         "curves": curves(report, results.datasets, [entry]),
         "calibration": [calibration_item(report.calibrations.get((name, entry))) for name in results.datasets],

@@ -6,12 +6,19 @@ Reports are plugins, so they are imported by name and only when asked for; `fsib
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsibench.errors import UsageError
-from fsibench.harness.store import DEFAULT_STORE
+from fsibench.harness.store import DEFAULT_STORE, Store
 
+if TYPE_CHECKING:
+    from fsibench.reports.analysis.results import Subset
+
+# Between two looks at a store that is being written, and between two reloads of its pages.
+WATCH_SECONDS = 5
 CONDITIONS = ("scheme", "budget", "clock", "device")
 
 
@@ -30,6 +37,11 @@ def add_parser(subparsers: Any) -> None:
         metavar="svg,pdf,png",
         help="formats of the figures for papers, or none (default: %(default)s)",
     )
+    parser.add_argument("--entries", metavar="a,b", help="only these entries, in this order")
+    parser.add_argument("--datasets", metavar="x,y", help="only these data sets, in this order")
+    parser.add_argument("--order", choices=("rank", "name", "given"), default="rank", help="order of the entries in tables")
+    parser.add_argument("--rename", metavar="sip=Ours,boston=Boston", help="names for a paper; colours stay")
+    parser.add_argument("--watch", action="store_true", help="write the pages again whenever a run adds results, until it ends")
     add_conditions(parser)
     parser.set_defaults(handler=report)
 
@@ -56,8 +68,55 @@ def report(arguments: argparse.Namespace) -> int:
     from fsibench.reports import site
 
     try:
-        index = site.build(store, out, where, formats)
+        if arguments.watch:
+            _watch(lambda refresh: site.build(store, out, where, (), _subset(arguments), refresh), store)
+        index = site.build(store, out, where, formats, _subset(arguments))
     except OSError as error:
         raise UsageError(f"the report cannot be written to {out}: {error.strerror or error}.") from None
     print(f"report: {index}")
     return 0
+
+
+def _subset(arguments: argparse.Namespace) -> Subset:
+    from fsibench.options import split_list
+    from fsibench.reports.analysis.results import Subset
+
+    names = {}
+    for pair in split_list(arguments.rename or ""):
+        old, equals, new = _halves(pair)
+        if not equals or not new.strip():
+            raise UsageError(f"cannot read {pair!r} in --rename; write old=new,old=new.")
+        names[old.strip()] = new.strip()
+    return Subset(split_list(arguments.entries or ""), split_list(arguments.datasets or ""), names, arguments.order)
+
+
+def _halves(pair: str) -> tuple[str, str, str]:
+    """At the first equals sign that is not inside brackets: `sip[prior=ns]=SIP`."""
+    depth = 0
+    for place, letter in enumerate(pair):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "=" and depth == 0:
+            return pair[:place], "=", pair[place + 1 :]
+    return pair, "", ""
+
+
+def _watch(build: Callable[[int], Path], store: Path) -> None:
+    """Build again whenever the store has changed, until its last run has ended or somebody presses Ctrl-C."""
+    seen = None
+    try:
+        while _is_running(store):
+            changed = store.stat().st_mtime_ns
+            if changed != seen:
+                index = build(WATCH_SECONDS)
+                if seen is None:
+                    print(f"report: {index}, written again while the run goes on (Ctrl-C ends this)", flush=True)
+                seen = changed
+            time.sleep(WATCH_SECONDS)
+    except KeyboardInterrupt:
+        return
+
+
+def _is_running(store: Path) -> bool:
+    with Store.read(store) as opened:
+        runs = opened.runs()
+    return bool(runs) and runs[-1]["outcome"] is None

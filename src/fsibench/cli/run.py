@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="cells at a time (default: number of cores)")
     parser.add_argument("--shard", metavar="I/N", help="only part I of N of the plan, into a store of its own (docs/clusters.md)")
     parser.add_argument("--store", type=Path, metavar="PATH", help=f"default: {DEFAULT_STORE}")
-    parser.add_argument("--keep", metavar="functions", help="also store draws on a grid, for sets with one input")
+    parser.add_argument("--keep", metavar="functions", help="store draws on a grid for every split of sets with one or two inputs, not only the first")
     parser.add_argument("--retry", metavar="STATUS", help="run finished cells again: failed, diverged, error, timeout, oom")
     parser.add_argument("--time-limit", metavar="60s", help=TIME_LIMIT_HELP)
     parser.add_argument("--memory-limit", type=float, metavar="MB", help="kill a cell beyond this resident memory")
@@ -69,8 +69,8 @@ def _run(arguments: argparse.Namespace) -> int:
         for sentence in [*left_out(protocol), *_audit_line(cards)]:
             print(sentence, file=sys.stderr)
         machine = environment.describe() | {"data": cards}
-        run = store.begin_run(_command(), _as_json(protocol), machine)
-        progress = driver.Progress(len(todo), workers)
+        run = store.begin_run(_command(), _as_json(protocol) | {"citations": _citations(protocol)}, machine)
+        progress = driver.Progress(todo, workers)
         finished = driver.drive(store, run, todo, executor, progress, machine["calibration_seconds"])
         store.end_run(run, "finished" if finished else "interrupted")
         note = environment.speed_note(store.cells()["calibration_seconds"]) if finished else None
@@ -82,6 +82,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from fsibench.reports import terminal
 
     print(terminal.render(arguments.store))
+    print(f"\n{terminal.verdict(arguments.store)}\npages: fsibench report --store {arguments.store}")
     return FAILED if _any_failed(arguments.store, [cell.id for cell in cells]) else OK
 
 
@@ -143,6 +144,13 @@ def _cards(protocol: Protocol) -> dict[str, Any]:
     from fsibench.data.card import card
 
     return {text: card(registry.dataset(text)) for text in protocol.datasets}
+
+
+def _citations(protocol: Protocol) -> dict[str, str]:
+    """Method -> its paper: reports read the store and nothing else. Data cards have those of the data sets."""
+    from fsibench import registry
+
+    return {entry.method.name: entry.method.paper for entry in map(registry.entry, protocol.methods)}
 
 
 def _audit_line(cards: dict[str, Any]) -> list[str]:

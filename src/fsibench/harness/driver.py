@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TextIO
 
@@ -160,14 +160,16 @@ def _handled(handler: Any) -> Iterator[None]:
 class Progress:
     """Cells done, running now, time left: one live line on a terminal, one line per finished cell elsewhere."""
 
-    def __init__(self, total: int, workers: int, stream: TextIO | None = None) -> None:
-        self.total = total
+    def __init__(self, todo: Sequence[Cell], workers: int, stream: TextIO | None = None) -> None:
+        self.total = len(todo)
+        self._waiting = Counter(cell.entry for cell in todo)  # cells of each entry that are not finished
+        self._budgets = {cell.entry: cell.seconds for cell in todo}
+        self._spent: dict[str, list[float]] = {}  # entry -> seconds of its finished cells
         self.workers = workers
         self.done = 0
         self.stream = stream or sys.stderr
         self.live = self.stream.isatty()
         self.started = time.monotonic()
-        self._busy = 0.0
         self._begun: dict[str, float] = {}
         self._shown = 0.0
 
@@ -177,7 +179,8 @@ class Progress:
             self._begun[cell.id] = time.monotonic()
         if isinstance(report, Finished):
             self.done += 1
-            self._busy += time.monotonic() - self._begun.pop(cell.id, time.monotonic())
+            self._waiting[cell.entry] -= 1
+            self._spent.setdefault(cell.entry, []).append(time.monotonic() - self._begun.pop(cell.id, time.monotonic()))
             if report.status != "ok" or not self.live:
                 self._line(cell, report)
         if self.live and (isinstance(report, Finished) or time.monotonic() - self._shown > 0.2):
@@ -198,10 +201,23 @@ class Progress:
         text += f" ({report.message})" if report.message else f", {self._left()} left"
         print(text, file=self.stream, flush=True)
 
+    def seconds_left(self) -> float | None:
+        """Cells of an entry take what its finished ones took, before that its budget; None where neither is known."""
+        known = [second for seconds in self._spent.values() for second in seconds]
+        usual = sum(known) / len(known) if known else None
+        total = 0.0
+        for entry, count in self._waiting.items():
+            spent = self._spent.get(entry)
+            each = sum(spent) / len(spent) if spent else self._budgets[entry] or usual
+            if each is None:
+                return None
+            total += count * each
+        return total / self.workers
+
     def _left(self) -> str:
-        if not self.done:
+        seconds = self.seconds_left()
+        if seconds is None:
             return "?"
-        seconds = self._busy / self.done * (self.total - self.done) / self.workers
         minutes, seconds = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

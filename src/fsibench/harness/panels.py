@@ -1,4 +1,4 @@
-"""Functions on a grid, for sets with one input: what the function panels of a report need, as small plain lists.
+"""Functions on a grid, for sets with one or two inputs: what the panels of a report need, as small plain lists.
 
 Payload of the artifact `functions`, everything in original units:
 
@@ -10,6 +10,8 @@ Payload of the artifact `functions`, everything in original units:
     samples     draws of y on the grid, noise included
     oracle      the true conditional as a mixture, {"loc": [S][grid], "scale": [S][grid]}, or null
     inducing    [{"train_seconds", "z"}], inducing inputs at each evaluation, or null
+
+With two inputs: x and x2 (the axes), train_x/x2/y, and mean and sd of the predictive, [x2][x].
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from fsibench.data import Dataset, Prepared, Standardiser
 GRID = 121
 DRAWS = 20
 SAMPLES = 50
+FEW = 10
+PLANE = 25
 MOST_ROWS = 500
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
 DIGITS = 5
@@ -47,6 +51,8 @@ def payload(
     inducing: list[dict[str, Any]],
     generator: torch.Generator,
 ) -> dict[str, Any]:
+    if prepared.train_x.shape[1] == 2:
+        return _plane(posterior, prepared, generator)
     standard = prepared.standardiser
     low, high = float(prepared.train_x.min()), float(prepared.train_x.max())
     margin = 0.2 * (high - low)
@@ -65,6 +71,37 @@ def payload(
         "samples": [_rounded(row.numpy()) for row in predictive.sample(SAMPLES, torch.Generator().manual_seed(0))],
         "oracle": _oracle(dataset, raw_x),
         "inducing": inducing or None,
+    }
+
+
+def small(content: dict[str, Any]) -> dict[str, Any]:
+    """A payload with fewer draws: what is kept without being asked for."""
+    return {key: value[:FEW] if key in ("draws", "prior_draws", "samples") and value else value for key, value in content.items()}
+
+
+def _plane(posterior: Posterior, prepared: Prepared, generator: torch.Generator) -> dict[str, Any]:
+    standard = prepared.standardiser
+    axes = []
+    for column in range(2):
+        low, high = float(prepared.train_x[:, column].min()), float(prepared.train_x[:, column].max())
+        margin = 0.1 * (high - low)
+        axes.append(torch.linspace(low - margin, high + margin, PLANE, device=generator.device))
+    second, first = torch.meshgrid(axes[1], axes[0], indexing="ij")
+    x = torch.stack([first.reshape(-1), second.reshape(-1)], 1)
+    predictive = posterior.predict(x, generator).double().rescale(standard.y_scale, standard.y_mean)
+    raw = [axes[k].double().cpu().numpy() * standard.x_scale[k] + standard.x_mean[k] for k in range(2)]
+    rows = prepared.train_x[:MOST_ROWS].astype(float) * standard.x_scale + standard.x_mean
+
+    def table(values: Tensor) -> list[list[float]]:
+        return [_rounded(row) for row in values.detach().cpu().numpy().reshape(PLANE, PLANE)]
+
+    return {
+        "x": _rounded(raw[0]),
+        "x2": _rounded(raw[1]),
+        "train_x": _rounded(rows[:, 0]),
+        "train_x2": _rounded(rows[:, 1]),
+        "mean": table(predictive.mean),
+        "sd": table(predictive.variance.sqrt()),
     }
 
 

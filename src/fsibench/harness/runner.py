@@ -132,10 +132,12 @@ class _Run:
         last = self._pull(method, train, _Test.of(cell, prepared, self.device))
         if self.keeps_functions(prepared):
             content = panels.payload(last, prepared, dataset, self.inducing, self.generator("functions"))
-            self.emit(Artifact("functions", content))
+            self.emit(Artifact("functions", content if "functions" in self.cell.keep else panels.small(content)))
 
     def keeps_functions(self, prepared: Prepared) -> bool:
-        return "functions" in self.cell.keep and prepared.train_x.shape[1] == 1
+        """Sets with one or two inputs can be drawn: a small payload of the first split, all of it where it is asked for."""
+        wanted = "functions" in self.cell.keep or self.cell.split == 0
+        return wanted and prepared.train_x.shape[1] in (1, 2)
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.device)

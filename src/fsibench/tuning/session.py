@@ -92,7 +92,7 @@ def measure(
     """One fit, from the store if it is there."""
     [cell] = task.cells(request)
     if store.statuses([cell.id]).get(cell.id) not in FINAL_STATUSES:
-        quiet = driver.Progress(1, 1, io.StringIO())
+        quiet = driver.Progress([], 1, io.StringIO())
         if not driver.drive(store, run, [cell], make_executor(), quiet):
             raise KeyboardInterrupt
     found = store.show(cell.id)
