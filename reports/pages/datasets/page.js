@@ -12,7 +12,11 @@ const draw = () => {
   find("cards").replaceChildren(); find("functions").replaceChildren();
   data.calibration.forEach((item, e) => { if (item) calibrationCard(find("cards"), item, data.entries[e], data.levels, html("h3", {}, ...entryLabel(data.entries[e]))); });
   if (!find("cards").children.length) find("cards").append(html("p", {}, "No finished cells."));
-  for (const panel of data.panels) for (const [kind, title] of kindsOf(panel)) { find("functions").append(html("h2", {}, title)); functionGallery(find("functions"), panel, kind); }
+  for (const panel of data.panels) {
+    const [kind, title] = kindsOf(panel)[0];
+    find("functions").append(html("h2", {}, title), html("p", { class: "quiet" }, "Draws, samples, priors and inducing inputs: ", html("a", { href: "functions.html#kind=all" }, "Functions"), "."));
+    functionGallery(find("functions"), panel, kind);
+  }
 };
 toggles(find("legend"), hidden, drawCurves);
 draw();

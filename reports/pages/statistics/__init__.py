@@ -113,10 +113,9 @@ def resolution_sentences(report: Report, key: str) -> list[str]:
     if len(table) < 2 or standing.num_sets < 2:
         return ["One data set or one entry: there is no resolution to speak of."]
     leader, second = (str(name) for name in table.index[:2])
-    changed = 100 * (1 - table["leads"].iloc[0])
     sentences = [
         f"Smallest difference in ranks of means that {standing.num_sets} data sets can show: {number(standing.critical, 3)}.",
-        f"{leader} is not the leader in {changed:.0f} % of resamples of data sets and splits.",
+        f"{leader} is the leader in {100 * table['leads'].iloc[0]:.0f} % of resamples of data sets and splits.",
     ]
     duel = report.duels[key].get((leader, second)) or report.duels[key].get((second, leader))
     return sentences if duel is None else [*sentences, duels.verdict(duel, len(duel.sets))]
