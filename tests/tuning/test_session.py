@@ -93,6 +93,7 @@ def test_the_command_writes_what_it_found(tmp_path: Path, capsys: pytest.Capture
     command = ["tune", "bbb", "--total", "1s", "--budget", "50ms", "--datasets", "slump", "--out", str(tmp_path)]
     assert cli.main([*command, "--store", str(tmp_path / "s.sqlite")]) == 0
     assert set(record.best_options(tmp_path / "bbb.toml")) == set(Task.of("bbb", SETTINGS, ["slump"], print).space)
+    assert str(tmp_path) not in (tmp_path / "bbb.toml").read_text()
     assert "written to" in capsys.readouterr().err
     assert cli.main(["tune", "bbb", "--datasets", "boston"]) == 2
     assert "development suite" in capsys.readouterr().err

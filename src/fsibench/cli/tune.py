@@ -17,8 +17,8 @@ DEFAULT_STORE = "results/tune-METHOD.sqlite"
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("tune", help="choose a method's defaults on the development suite")
     parser.add_argument("method", help="a method; options written in brackets stay as they are")
-    parser.add_argument("--total", default="5m", metavar="5m", help="CPU time of the whole search (default: 5m)")
-    parser.add_argument("--budget", default="2s", metavar="2s", help="training CPU time of one fit (default: 2s)")
+    parser.add_argument("--total", default="1h", metavar="1h", help="CPU time of the whole search (default: 1h)")
+    parser.add_argument("--budget", default="20s", metavar="20s", help="training CPU time of one fit (default: 20s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of proposals and fits (default: 0)")
     parser.add_argument("--datasets", metavar="A,B", help="only these of the development suite")
     parser.add_argument("--store", type=Path, metavar="PATH", help=f"default: {DEFAULT_STORE}")
@@ -48,7 +48,7 @@ def _tune(arguments: argparse.Namespace) -> int:
             _say("fsibench: stopped; the same command goes on from here")
             return INTERRUPTED
         store.end_run(run, "finished")
-    text = record.record(task.entry.label, task.space, outcome, settings, task.datasets, shlex.join(_command()))
+    text = record.record(task.entry.label, task.space, outcome, settings, task.datasets, _repeatable(arguments))
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = arguments.out / f"{task.entry.label}.toml"
     file.write_text(text, encoding="utf-8")
@@ -81,6 +81,13 @@ def _executor(seconds: float) -> Any:
 
 def _command() -> list[str]:
     return ["fsibench", *sys.argv[1:]]
+
+
+def _repeatable(arguments: argparse.Namespace) -> str:
+    """The command for anybody's machine: what decides the result, and no place of this one."""
+    words = ["fsibench", "tune", arguments.method, "--total", arguments.total, "--budget", arguments.budget]
+    words += ["--seed", str(arguments.seed), *(["--datasets", arguments.datasets] if arguments.datasets else [])]
+    return shlex.join([*words, *(["--mirror", "MIRROR"] if arguments.mirror else [])])
 
 
 def _say(text: str) -> None:
