@@ -17,9 +17,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fsibench.data import NUM_SPLITS, SPLIT_SCHEMES, Dataset, Description, Floats, Split
+from fsibench.data import SPLIT_SCHEMES, Dataset, Description, Floats, Split
 from fsibench.data.splits import require_split
-from fsibench.errors import unknown
+from fsibench.errors import UsageError, unknown
 
 SMALLEST_SCALE = 1e-6  # stands in for the zero of the heteroscedastic noise at sin x = 0: a scale must be positive
 
@@ -63,11 +63,16 @@ class Synthetic(Dataset):
         values = " ".join(f"{value:.9g}" for value in np.concatenate([np.ravel(part) for part in (x, y, *self.oracle(x))]))
         return hashlib.sha256(self._words(values).encode()).hexdigest()
 
+    def num_splits(self, scheme: str) -> int:
+        if scheme == "gap":
+            raise UsageError(f"{self.name} has no gaps: its points are drawn afresh for each split; use another scheme.")
+        return super().num_splits(scheme)
+
     def split(self, scheme: str, index: int) -> Split:
         """Fresh points for each index; the scheme changes nothing, since the sizes are options."""
         if scheme not in SPLIT_SCHEMES:
             raise unknown("split scheme", scheme, SPLIT_SCHEMES)
-        require_split(index, NUM_SPLITS)
+        require_split(index, self.num_splits(scheme))
         seed = np.frombuffer(hashlib.sha256(self._words(index).encode()).digest(), dtype="<u4")
         generator = np.random.RandomState(seed)  # numpy freezes this stream for good; newer generators may change
         return self.fresh(generator)

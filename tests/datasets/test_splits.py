@@ -381,3 +381,9 @@ def test_fewer_training_rows_are_nested_and_leave_the_test_rows() -> None:
     assert set(some[0].train_y) < set(some[1].train_y) < set(some[2].train_y) < set(full.train_y)
     with pytest.raises(DataError, match="has 80 training rows in a split, not 90"):
         Fixed("growing", values[:, None], values, train_rows=90).split("paper", 3)
+
+
+def test_the_official_split_is_one_however_many_are_asked_for() -> None:
+    official = registry.dataset("year[official_split=true]")
+    assert {scheme: official.num_splits(scheme) for scheme in splits.SPLIT_SCHEMES} == dict.fromkeys(splits.SPLIT_SCHEMES, 1)
+    assert registry.dataset("year").num_splits("large") == NUM_SPLITS

@@ -129,3 +129,8 @@ def test_a_changed_formula_is_other_data(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_one_training_point_is_refused() -> None:
     with pytest.raises(UsageError, match="num_train must be at least 2"):
         registry.dataset("bimodal[num_train=1]")
+
+
+def test_there_is_no_gap_in_points_that_are_drawn_afresh() -> None:
+    with pytest.raises(UsageError, match="bimodal has no gaps"):
+        registry.dataset("bimodal").split("gap", 0)
