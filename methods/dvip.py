@@ -184,7 +184,8 @@ class DeepProcess:
     def chunks(self, x: Tensor, num_draws: int) -> tuple[Tensor, ...]:
         outputs = x.shape[1] if self.inner else 1
         each = num_draws * outputs * self.options.num_draws * self.options.hidden_units
-        return x.split(max(1, CHUNK_ELEMENTS // each))
+        pieces: tuple[Tensor, ...] = x.split(max(1, CHUNK_ELEMENTS // each))
+        return pieces
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
