@@ -60,6 +60,14 @@ def leaderboard(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation site with its gallery and notebooks, warnings as errors; arguments go to sphinx-build."""
+    install(session, "-e", ".[gp,sklearn]", groups=("docs",))
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs, env=ONE_THREAD)
+    session.run("python", "scripts/open_docs.py", "docs/_build/html")
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """asv on the current commit; arguments go to `asv run`."""
     session.install(*nox.project.dependency_groups(PROJECT, "bench"))

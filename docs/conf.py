@@ -1,0 +1,58 @@
+"""Sphinx configuration: MyST pages, the pydata theme, generated reference pages, an executed gallery and notebooks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import fsibench
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "fsibench"
+author = "The fsibench authors"
+copyright = author
+version = release = fsibench.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "reference_pages",  # ours, in _ext: a page per method and data set, tables of metrics and protocols
+]
+exclude_patterns = ["_build", "_ext", "gallery", "**.ipynb_checkpoints", "README.md"]
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+nb_execution_mode = "cache"
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "_gallery",
+    "filename_pattern": r"plot_",
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "min_reported_time": 5,
+    "abort_on_example_error": True,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_title = "fsibench"
+html_theme_options = {
+    "navigation_with_keys": True,
+    "show_prev_next": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": ["theme-version"],
+}
