@@ -68,6 +68,21 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def examples(session: nox.Session) -> None:
+    """Install every package under examples/, run their checks, and rank them beside the built-in methods."""
+    folders = sorted(str(path.parent) for path in Path("examples").glob("*/pyproject.toml"))
+    install(session, "-e", ".", *folders)
+    # laplace-torch asks for torchvision, which does not load beside a CPU-sized torch; nothing here uses it
+    session.run("python", "-m", "pip", "uninstall", "--yes", "--quiet", "torchvision")
+    for entry in ("sklearn_gp", "laplace_torch", "ngboost", "quantile_forest"):
+        session.run("fsibench", "check", entry, env=ONE_THREAD)
+    store = str(Path(session.create_tmp()).resolve() / "examples.sqlite")
+    entries = "constant,gp,sip,sklearn_gp,laplace_torch,ngboost,quantile_forest"
+    session.run("fsibench", "run", "quick", "--methods", entries, "--datasets", "yacht,sk:diabetes", "--store", store)
+    session.run("fsibench", "report", "--store", store, "--figures", "none")
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """asv on the current commit; arguments go to `asv run`."""
     session.install(*nox.project.dependency_groups(PROJECT, "bench"))
