@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,10 @@ def _rescore(arguments: argparse.Namespace) -> int:
         filled = 0
         for cell, content in kept.items():
             prediction = Prediction(*restored(content))
-            filled += store.fill_in(cell, {key: known()[key].compute for key in wanted}, prediction)
+            present = store.final_scores(cell)
+            values = {key: known()[key].compute(prediction) for key in wanted if present.get(key) is None}
+            values = {key: value for key, value in values.items() if math.isfinite(value)}
+            store.add_scores(cell, values)
+            filled += len(values)
     print(f"{filled} values filled in for {len(kept)} cells", file=sys.stderr)
     return OK

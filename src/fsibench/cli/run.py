@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="cells at a time (default: number of cores)")
     parser.add_argument("--shard", metavar="I/N", help="only part I of N of the plan, into a store of its own (docs/clusters.md)")
     parser.add_argument("--store", type=Path, metavar="PATH", help=f"default: {DEFAULT_STORE}")
-    parser.add_argument("--keep", metavar="functions", help="store draws on a grid for every split of sets with one or two inputs, not only the first")
+    parser.add_argument("--keep", metavar="functions,predictives", help="store draws on a grid for every split of sets with one or two inputs, not only the first; predictives for `rescore`")
     parser.add_argument("--retry", metavar="STATUS", help="run finished cells again: failed, diverged, error, timeout, oom")
     parser.add_argument("--time-limit", metavar="60s", help=TIME_LIMIT_HELP)
     parser.add_argument("--memory-limit", type=float, metavar="MB", help="kill a cell beyond this resident memory")

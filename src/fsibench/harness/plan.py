@@ -24,8 +24,9 @@ from fsibench.harness import identity
 _BUDGET = re.compile(
     r"^\s*(?P<number>[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)\s*(?P<unit>s|sec|seconds?|m|min|minutes?|h|hours?|ms)?\s*$"
 )
-# What a cell can keep beside its scores: `functions`, draws and quantiles on a grid, for sets with one input.
-KEEPABLE = ("functions",)
+# What a cell can keep beside its scores: `functions`, draws and quantiles on a grid, for sets with one input;
+# `predictives`, the last predictive distributions in half precision, which `fsibench rescore` reads.
+KEEPABLE = ("functions", "predictives")
 # What the store can hold.
 LARGEST_INTEGER = 2**63 - 1
 _UNIT_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -24,7 +24,7 @@ from fsibench import options, registry
 from fsibench.contract import Data, Meter, Method, Posterior
 from fsibench.data import Dataset, Prepared, Standardiser, prepare
 from fsibench.errors import Diverged, Mismatch, UsageError
-from fsibench.harness import identity, panels, processes
+from fsibench.harness import identity, panels, predictives, processes
 from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded, Report
 from fsibench.harness.plan import Cell
 from fsibench.harness.schedule import Schedule, rows_for_looks
@@ -196,6 +196,9 @@ class _Run:
                     trace=scalar_trace(posterior),
                 )
             )
+            if last and "predictives" in self.cell.keep:
+                kept = predictives.payload(predictive, prediction.y, standard.y_scale, standard.y_mean)
+                self.emit(Artifact("predictives", kept))
             if self.keeps_functions(test.prepared):
                 z = panels.inducing_inputs(posterior, standard)
                 self.inducing += [] if z is None else [{"train_seconds": self.meter.elapsed, "z": z}]

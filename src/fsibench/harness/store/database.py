@@ -295,6 +295,20 @@ class Store:
         self._connection.execute("VACUUM")
         return len(stale)
 
+    def final_scores(self, cell: str) -> dict[str, float | None]:
+        """Metrics of a cell's final evaluation by key; empty if it has none."""
+        keys = self.metrics()
+        row = self._connection.execute(
+            f"SELECT {', '.join(keys)} FROM evaluations WHERE cell = ? AND final", (cell,)
+        ).fetchone()
+        return {} if row is None else dict(zip(keys, row, strict=True))
+
+    def add_scores(self, cell: str, scores: Mapping[str, float]) -> None:
+        """Further metrics of a cell's final evaluation."""
+        self._make_room_for(scores)
+        for key, value in scores.items():
+            self._connection.execute(f"UPDATE evaluations SET {key} = ? WHERE cell = ? AND final", (value, cell))
+
     def artifacts(self, kind: str) -> dict[str, Any]:
         """Cell id -> payload of all artifacts of a kind."""
         rows = self._connection.execute("SELECT cell, payload FROM artifacts WHERE kind = ?", (kind,))
