@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fsibench import checks, registry
 from fsibench.cli import _parser
+from fsibench.testing import check_method
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -23,9 +23,7 @@ def fences(path: Path, language: str) -> list[str]:
 def test_the_method_of_the_tutorial_keeps_the_contract(tmp_path: Path) -> None:
     file = tmp_path / "features.py"
     file.write_text(fences(ROOT / "docs" / "add-a-method.md", "python")[0], encoding="utf-8")
-    method = registry.entry(f"{file}:RandomFeatures").method
-    for name in checks.CHECKS:
-        assert not (problem := checks.run(name, method)), f"{name}: {problem}"
+    check_method(f"{file}:RandomFeatures")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
