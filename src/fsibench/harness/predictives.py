@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from fsibench.errors import StoreError
-from fsibench.predictive import Predictive
-from fsibench.sample_predictive import SamplePredictive
+from fsibench.predictive import Predictive, SamplePredictive
 
 MOST_COMPONENTS = 40
 LEVELS = tuple((k + 0.5) / 100 for k in range(100))
