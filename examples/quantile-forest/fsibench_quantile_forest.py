@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -30,7 +31,10 @@ class QuantileForest(Method):
         model = RandomForestQuantileRegressor(
             n_estimators=self.trees, min_samples_leaf=self.smallest_leaf, random_state=seed
         )  # fmt: skip
-        yield Forest(model.fit(train.x.double().numpy(), train.y.double().numpy()))
+        before = random.getstate()  # the library seeds Python's global stream
+        model.fit(train.x.double().numpy(), train.y.double().numpy())
+        random.setstate(before)
+        yield Forest(model)
 
 
 class Forest:
