@@ -101,7 +101,7 @@ def test_all_failures_are_told_at_once_with_hints(monkeypatch: pytest.MonkeyPatc
 def test_the_command_shows_reason_and_hint_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", f"{SUPPORT / 'odd_methods.py'}:NegativeScale", "--only", "shapes_are_right"]) == 1
     shown = capsys.readouterr().out
-    assert "FAILED shapes_are_right: predict gave a zero or negative scale for 1 rows\n       hint: predict returns" in shown
+    assert "FAILED shapes_are_right: the prediction for 1 rows has a negative scale; it must be positive\n       hint: predict re" in shown
     assert main(["check", "linear", "--only", "no_such"]) == 2
     assert main(["check", "linear", "--limit", "-1"]) == 2
 

@@ -30,7 +30,7 @@ def beats_the_constant(method: Method) -> None:
     problem = conjugate_problem()
     constant = Predictive(torch.zeros(1, len(problem.test)), torch.ones(1, len(problem.test)))
     score, reached, floor = scores(predict(trained(method), problem.test.x), constant, problem.test.y)
-    require(reached > floor + 0.1, f"{score} {reached:.2f}, but predicting the training mean gives {floor:.2f}")
+    require(reached > floor + 0.05, f"{score} {reached:.2f}, but predicting the training mean gives {floor:.2f}")
 
 
 @check("look at the mean and at the scale apart: is one of them off, or has the fit not converged in two seconds?")

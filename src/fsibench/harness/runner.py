@@ -40,7 +40,7 @@ ROWS_PER_DRAW = 200
 CONTENTION_FACTOR = 1.25
 # Flags of an entry: other threads or processes of it used this much CPU time while training was paused, more than
 # this share of the pauses; or predicting one row costs more than this many steps, and more than this many seconds.
-PAUSED_SECONDS, PAUSED_SHARE = 0.05, 0.1
+PAUSED_SECONDS, PAUSED_SHARE = 0.05, 0.02
 SEVERAL_STEPS, COSTLY_SECONDS = 10.0, 0.02
 
 
