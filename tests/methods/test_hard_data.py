@@ -1,4 +1,4 @@
-"""SIP, AADM, AVB and BBB on known, small, odd and broken data."""
+"""Adversarial and mean-field methods on known, small, odd and broken data; presets of every method."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fsibench import registry
 from fsibench.contract import Data, Meter, Method
 from fsibench.errors import Diverged
 from fsibench.methods.aadm import AADM, AVB
@@ -135,13 +136,13 @@ def test_numbers_that_are_not_finite_end_the_fit_as_diverged(name: str, bad: flo
             list(posteriors(METHODS[name], broken, 3))
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_presets_have_valid_options(name: str) -> None:
-    method = type(METHODS[name])
-    assert {"paper", "released"} <= set(method.presets)
-    for values in method.presets.values():
-        *_, posterior = posteriors(method(**values), few_rows(25), 2)
-        assert bool(torch.isfinite(posterior.predict(few_rows(4).x, stream()).loc).all())
+PRESETS = [f"{name}[preset={preset}]" for name, cls in sorted(registry.methods().items.items()) for preset in cls.presets]
+
+
+@pytest.mark.parametrize("entry", PRESETS)
+def test_every_preset_of_every_method_trains(entry: str) -> None:
+    *_, posterior = posteriors(registry.entry(entry).method, few_rows(25), 2)
+    assert bool(torch.isfinite(posterior.predict(few_rows(4).x, stream()).loc).all())
 
 
 @pytest.mark.parametrize(
