@@ -161,7 +161,7 @@ def test_a_metric_that_does_not_exist_is_left_out_and_an_infinite_one_is_diverge
         metrics.score(prediction)
 
 
-@pytest.mark.parametrize("key", ["Rmse", "two words", "step", "1st", "x; DROP TABLE cells"])
+@pytest.mark.parametrize("key", ["Rmse", "two words", "step", "seed", "predict_seconds", "1st", "x; DROP TABLE cells"])
 def test_a_key_that_cannot_name_a_column_is_refused(key: str) -> None:
     with pytest.raises(UsageError, match="key"):
         Metric(key, "label", "", False, lambda _: 0.0)

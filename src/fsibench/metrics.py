@@ -90,13 +90,19 @@ class Metric:
 RESERVED_KEYS = frozenset(
     {"cell", "step", "num_rows", "train_seconds", "wall_seconds", "cpu_seconds", "pit", "trace", "final"}
 )
+# Columns of cells, which stand beside metrics in exports.
+CELL_KEYS = frozenset({
+    *("id", "run", "entry", "method", "options", "note", "reproduces", "variant"),
+    *("dataset", "scheme", "split", "seed", "budget", "clock", "device", "keep"),
+    *("status", "message", "traceback", "attempts", "flags", "worker", "started", "finished", "contended"),
+})
 
 
 def require_key(key: str) -> None:
     """A key names a column of the store and of exports."""
     if not re.fullmatch("[a-z][a-z0-9_]{0,40}", key):
         raise UsageError(f"a metric's key must be a short name of a-z, 0-9 and _, since it names a column; got {key!r}.")
-    if key in RESERVED_KEYS:
+    if key in RESERVED_KEYS | CELL_KEYS or key.endswith(("_seconds", "_rows")):
         raise UsageError(f"the metric key {key!r} is taken by a column of the store; choose another.")
 
 
