@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import properscoring
@@ -170,6 +171,17 @@ def test_a_key_that_cannot_name_a_column_is_refused(key: str) -> None:
 def test_the_metric_list_loads_without_torch() -> None:
     program = "import sys; from fsibench import metrics; metrics.known(); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_key_that_two_plugins_offer_is_used_for_none_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = Metric("twice", "twice", "", False, lambda _: 0.0)
+    once = Metric("once", "once", "", False, lambda _: 0.0)
+    points = [SimpleNamespace(name=name, load=lambda value=value: value) for name, value in
+              (("a", twice), ("b", twice), ("c", once), ("d", Metric("rmse", "mine", "", False, lambda _: 0.0)))]  # fmt: skip
+    monkeypatch.setattr(metrics.importlib.metadata, "entry_points", lambda group: points)
+    offered, faults = metrics._plugins.__wrapped__()
+    assert offered == [once]
+    assert set(faults) == {"twice", "rmse"}
 
 
 PLUGIN = """

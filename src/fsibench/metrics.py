@@ -12,6 +12,7 @@ import functools
 import importlib.metadata
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -188,12 +189,7 @@ METRICS = (
 @functools.cache
 def known() -> Mapping[str, Metric]:
     """Every metric by key: the built-in ones, then those of installed plugins."""
-    found = {metric.key: metric for metric in METRICS}
-    for metric in _plugins()[0]:
-        if metric.key in found:
-            raise UsageError(f"the metric {metric.key!r} is offered twice; rename or remove one of them.")
-        found[metric.key] = metric
-    return found
+    return {metric.key: metric for metric in (*METRICS, *_plugins()[0])}
 
 
 def headline() -> tuple[Metric, ...]:
@@ -208,6 +204,7 @@ def broken() -> Mapping[str, str]:
 
 @functools.cache
 def _plugins() -> tuple[list[Metric], dict[str, str]]:
+    """Metrics of plugins, and what is wrong with the others; a key that is offered twice is used for none of them."""
     offered: list[Metric] = []
     faults: dict[str, str] = {}
     for point in importlib.metadata.entry_points(group="fsibench.metrics"):
@@ -215,7 +212,9 @@ def _plugins() -> tuple[list[Metric], dict[str, str]]:
             offered.extend(_metrics_in(point.load()))
         except (Exception, SystemExit) as error:  # noqa: BLE001 (a plugin may fail in any way)
             faults[point.name] = f"{type(error).__name__}: {error}"
-    return offered, faults
+    counts = Counter(metric.key for metric in (*METRICS, *offered))
+    faults |= {key: "the key is offered twice; rename or remove one of them" for key, n in counts.items() if n > 1}
+    return [metric for metric in offered if counts[metric.key] == 1], faults
 
 
 def _metrics_in(value: Any) -> tuple[Metric, ...]:

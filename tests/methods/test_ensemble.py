@@ -33,6 +33,7 @@ def test_members_share_nothing_but_batches() -> None:
         variance = torch.nn.functional.softplus(output[:, 1]) + 1e-6
         score = torch.nn.functional.gaussian_nll_loss(output[:, 0], data.y, variance, full=True, eps=0.0)
         (gradient,) = torch.autograd.grad(score, own)
+        assert model.current.grad is not None
         torch.testing.assert_close(model.current.grad[member], gradient[0])
 
 

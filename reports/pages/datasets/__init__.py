@@ -25,7 +25,7 @@ def sheets(report: Report) -> Sheets:
         "dataset": None,
         "data": {},
     }
-    pages = {
+    pages: dict[str, dict[str, Any]] = {
         report.dataset_files[name]: {
             "page_title": name,
             "listing": [],
