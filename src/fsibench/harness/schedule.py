@@ -1,10 +1,10 @@
 """When a running cell is looked at, and on how many test rows.
 
 Looks are at shared log-spaced instants of training. They are off the clock and still cost somebody's time, so looks
-before the end use at most `ROWS_PER_LOOK` test rows, the same ones for every entry, and in a time budget all of them
-together cost at most `LOOK_SHARE` of it: a look that would exceed its part is left out. In a step budget none is left
-out, so that equal seeds give equal rows. The last look is always taken, on every row. Each look says how many rows
-it used.
+before the end use at most `ROWS_PER_LOOK` test rows, the same ones for every entry, and in a time budget a look that
+would bring their cost above `LOOK_SHARE` of it is left out. Two looks are always taken and can exceed that share: the
+first, whose cost nobody knows beforehand, and the last, on every row. In a step budget none is left out, so that
+equal seeds give equal rows. Each look says how many rows it used.
 """
 
 from __future__ import annotations
