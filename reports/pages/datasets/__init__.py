@@ -74,7 +74,7 @@ def facts(report: Report, dataset: str) -> list[tuple[str, str]]:
         "budget": f"{', '.join(sorted(part['budget'].unique()))}, clock {', '.join(sorted(part['clock'].unique()))}",
         "standard deviation of the target": number(float(scale.mean())) if len(scale) else "",
         **{name: str(card.get(name) or "") for name in ("target", "source", "citation", "licence", "note")},
-        "audit": "; ".join(str(item.get("text") or item.get("message") or item) for item in card.get("audit", ())),
+        "audit": "; ".join(finding["sentence"] for finding in card.get("audit", ())),
         "fingerprint": ", ".join(sorted({str(text)[:16] for text in part["data_fingerprint"]})),
         "scores of the true conditional": ", ".join(f"{key} {number(value, 4)}" for key, value in (oracle or {}).items()),
     }

@@ -6,12 +6,12 @@ for (const [kind, title] of KINDS.filter(([key]) => data.panels.some((panel) => 
 find("kind").append(html("option", { value: "all" }, "everything"));
 const draw = () => {
   box.replaceChildren();
-  const panel = data.panels[+find("dataset").value], kinds = kindsOf(panel), wanted = find("kind").value;
-  for (const [kind, title] of wanted === "all" ? kinds : kinds.filter(([key]) => key === wanted)) {
+  const panel = data.panels[+find("dataset").value], kinds = kindsOf(panel), wanted = find("kind").value, chosenKinds = kinds.filter(([key]) => key === wanted);
+  // Heat maps have no quantiles and curves no planes: what a set has is better than nothing.
+  for (const [kind, title] of wanted === "all" ? kinds : chosenKinds.length ? chosenKinds : kinds.slice(0, 1)) {
     box.append(html("h2", {}, `${title}, ${panel.dataset}`));
     functionGallery(box, panel, kind);
   }
-  if (!box.children.length) box.append(html("p", {}, "No entry of this data set has that."));
 };
 selects("dataset", draw);
 selects("kind", draw);

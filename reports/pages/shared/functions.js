@@ -54,6 +54,8 @@ function heatMap(plot, column, entry, panel, kind) {
   plot.append(chart.root);
 }
 
+const scaleText = (panel, kind) => (panel[`${kind}_range`] && panel.x2_range ? `; dark ${number(panel[`${kind}_range`][0], 3)}, bright ${number(panel[`${kind}_range`][1], 3)}` : "");
+
 /* A gallery of one kind: all entries, the same axes. */
 function functionGallery(box, panel, kind, columns = panel.columns) {
   const gallery = html("div", { class: "gallery" }), shown = columns.filter((column) => hasKind(column, kind));
@@ -61,7 +63,7 @@ function functionGallery(box, panel, kind, columns = panel.columns) {
   // All cards first: a chart takes the width that its card has when it is drawn.
   const cards = shown.map((column) => {
     const plot = html("div", { class: "plot" }), entry = entryNamed(column.entry), name = `${kind}-${column.entry}-${panel.dataset}`.replace(/[^A-Za-z0-9=.-]+/g, "-");
-    gallery.append(html("figure", {}, html("h3", {}, ...entryLabel(entry)), plot, html("figcaption", {}, `split ${column.split}, seed ${column.seed}`),
+    gallery.append(html("figure", {}, html("h3", {}, ...entryLabel(entry)), plot, html("figcaption", {}, `split ${column.split}, seed ${column.seed}${scaleText(panel, kind)}`),
       downloadButtons(`panel of ${column.entry}`, [["SVG", `${name}.svg`, () => chartSvg(plot), "image/svg+xml"]])));
     return { plot, column, entry };
   });
