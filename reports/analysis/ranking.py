@@ -81,7 +81,7 @@ def significant(values: pd.DataFrame) -> pd.DataFrame:
     """Six significant digits: what differs by less is the same score, computed in another order."""
     numbers = values.to_numpy(dtype=float)
     size = np.abs(np.where(np.isfinite(numbers) & (numbers != 0), numbers, 1.0))
-    unit = 10.0 ** (np.floor(np.log10(size)) - 5)
+    unit = 10.0 ** (np.floor(np.log10(np.fmax(size, 1e-300))) - 5)  # a subnormal number has no six digits
     return pd.DataFrame(np.round(numbers / unit) * unit, index=values.index, columns=values.columns)
 
 

@@ -128,3 +128,8 @@ def test_scores_that_differ_in_the_last_bit_are_equal() -> None:
     ranks = ranking.ranks(values, larger_is_better=False)
     assert ranks.iloc[0].to_dict() == {"a": 1.5, "b": 1.5, "c": 3.0}
     assert ranks.iloc[1].to_dict() == {"a": 2.0, "b": 3.0, "c": 1.0}
+
+
+def test_numbers_too_small_for_six_digits_do_no_harm() -> None:
+    ranks = ranking.ranks(pd.DataFrame({"a": [5e-324], "b": [1.0]}), larger_is_better=False)
+    assert ranks.iloc[0].to_dict() == {"a": 1.0, "b": 2.0}
