@@ -8,7 +8,7 @@ Victims are drawn from a shuffled deck, and each is killed (SIGKILL) while cells
     rows duplicated  rows beyond the reference
     results redone   cells that were finished and stored, and ran again all the same
     processes left   processes of a run that are alive after its end
-    files left       temporary files
+    files left       temporary files of ours; a killed Dask scheduler leaves a lock in a scratch folder of its own
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Stage:
         self.dice = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.mark = uuid.uuid4().hex
-        self.environment = {**os.environ, MARK: self.mark, "TMPDIR": str(folder / "tmp")}
+        places = {"TMPDIR": str(folder / "tmp"), "DASK_TEMPORARY_DIRECTORY": str(folder / "dask")}
+        self.environment = {**os.environ, MARK: self.mark, **places}
         (folder / "tmp").mkdir()
         (folder / "walk.py").write_text(METHOD)
         walk = f"{folder / 'walk.py'}:Walk"
@@ -132,6 +133,8 @@ def main() -> int:
             check(stage, calm, on_a_cluster(stage, deck, round_))
         files = [path for path in (stage.folder / "tmp").rglob("*") if path.is_file() and path.suffix != ".lock"]
         stage.counts["files left"] = len(files)
+        for path in files:
+            print("left:", path.relative_to(stage.folder), path.stat().st_size, "bytes", file=sys.stderr)
     kills = sum(stage.counts[victim] for victim in (*HERE, *CLUSTER))
     faults = ("rows lost", "rows duplicated", "results redone", "processes left", "files left")
     for title in (*HERE, *CLUSTER, "full disks", "rows", *faults):
@@ -241,8 +244,7 @@ class Cluster:
 
     def _worker(self) -> subprocess.Popen[bytes]:
         options = ["--nthreads", "1", "--resources", "slot=1", "--no-nanny", "--no-dashboard"]
-        folder = ["--local-directory", str(self.stage.folder / "dask")]
-        return self.stage.launch([sys.executable, "-m", "dask", "worker", self.address, *options, *folder])
+        return self.stage.launch([sys.executable, "-m", "dask", "worker", self.address, *options])
 
 
 def redone(path: Path, finished: dict[str, int]) -> int:
