@@ -23,7 +23,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "reference_pages",  # ours, in _ext: a page per method and data set, tables of metrics and protocols
 ]
-exclude_patterns = ["_build", "_ext", "gallery", "**.ipynb_checkpoints", "README.md"]
+exclude_patterns = ["_build", "_ext", "gallery", "_gallery/*.ipynb", "_gallery/*.py", "_gallery/*.json", "_gallery/*.zip", "README.md"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3

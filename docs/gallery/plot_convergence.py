@@ -5,6 +5,7 @@ Convergence, calibration and ranks
 A small run from Python, and three pictures from its rows. ``fsibench report`` makes the full site from the same store.
 """
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -18,20 +19,20 @@ SECONDS = float(os.environ.get("FSIBENCH_GALLERY_SECONDS", "2"))
 ENTRIES = ["linear", "gp", "bbb", "sip", "ensemble"]
 DATASETS = ["yacht", "boston", "energy"]
 
-store = fsibench.run(
+store = Path(tempfile.mkdtemp()) / "gallery.sqlite"
+final = fsibench.run(  # one row per finished cell
     "quick",
     methods=ENTRIES,
     datasets=DATASETS,
     splits=2,
-    seconds=SECONDS,
-    store=Path(tempfile.mkdtemp()) / "gallery.sqlite",
+    budget=f"{SECONDS:g}s",
+    store=store,
 )
-rows = fsibench.load(store)
+rows = fsibench.load(store, curves=True)  # one row per look at a posterior
 
 # %%
 # Scores against training time
 # ----------------------------
-# One row of ``rows`` is one look at a posterior.
 figure, axes = plt.subplots(1, len(DATASETS), figsize=(11, 3.2))
 for position, dataset in zip(axes, DATASETS, strict=True):
     for entry in ENTRIES:
@@ -46,10 +47,9 @@ figure.tight_layout()
 # Calibration
 # -----------
 # Observed against nominal coverage of central intervals, from the counts of the probability integral transform.
-final = rows[rows["final"]]
 figure, axes = plt.subplots(figsize=(4.2, 4.0))
 for entry in ENTRIES:
-    counts = np.sum([np.asarray(pit) for pit in final.loc[final["entry"] == entry, "pit"]], axis=0)
+    counts = np.sum([np.asarray(json.loads(pit)) for pit in final.loc[final["entry"] == entry, "pit"]], axis=0)
     inner = [counts[10 - k : 10 + k].sum() / counts.sum() for k in range(11)]
     axes.plot(np.linspace(0, 1, 11), inner, marker="o", markersize=3, label=entry)
 axes.plot([0, 1], [0, 1], color="0.7", linestyle="--")

@@ -23,7 +23,7 @@ def panel(axes, name, x, y):
     """One method on one problem."""
     grid = np.linspace(x.min(), x.max(), 150)[:, None]
     model = fsibench.fit(name, x, y, seconds=SECONDS, seed=0, progress=False)
-    low, median, high = model.quantile(grid, [0.05, 0.5, 0.95])
+    low, median, high = model.quantile(grid, [0.05, 0.5, 0.95]).T
     axes.scatter(x[::5], y[::5], s=2, color="0.6")
     axes.fill_between(grid[:, 0], low, high, color="C0", alpha=0.25, linewidth=0)
     axes.plot(grid[:, 0], model.draw(grid, 8).T, color="C0", linewidth=0.4, alpha=0.6)
