@@ -70,5 +70,5 @@ def test_sip_finds_both_branches(prior: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [BBB(), AADM(alpha=1.0)], ids=lambda method: method.name)
 def test_no_method_beats_the_oracle(method: Method) -> None:
-    scores = log_likelihoods(fitted(method, steps=300))
+    scores = log_likelihoods(fitted(method, steps=600))
     assert -4.0 < float(scores.mean()) < ORACLE + 3.0 * float(scores.std()) / math.sqrt(len(scores))

@@ -100,9 +100,11 @@ def draws_agree_with_predict(method: Method) -> None:
     function, total = float(draws.var(0).mean()), float(predictive.variance.mean())
     components = float(predictive.loc.var(0, correction=0).mean())
     require(function >= 0.3 * components, f"draws spread by {function:.2g}, the components of predict by {components:.2g}")
-    # The noise is a quarter of the variance of y here, and the functions are well known after 200 rows.
+    # A converged fit knows its functions well after 200 rows: what spreads is the noise, a quarter of the variance of y.
+    # Components that spread themselves, as they do early in a fit, may spread half as much again in other draws.
+    noise = float(predictive.scale.square().mean())
     require(
-        function < 0.9 * total,
+        function < 1.5 * components + 0.9 * noise,
         f"the variance of the draws is {function / total:.0%} of that of the prediction: they include observation noise",
     )
 
