@@ -23,7 +23,7 @@ class DataError(UsageError):
 
 
 class Unreachable(DataError):
-    """A place on the network could not be reached, or gave nothing whole, however often it was asked."""
+    """A place on the network could not be reached, or the download failed after all retries."""
 
 
 class StoreError(UsageError):
