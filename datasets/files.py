@@ -49,6 +49,9 @@ class FileTable(OwnTable):
         status = Path(self.path).stat()
         return f"{self.path} ({status.st_size} bytes, {status.st_mtime_ns} ns)"
 
+    def shown(self) -> str:
+        return Path(self.path).name
+
     def convert(self, staging: Path) -> None:
         if not Path(self.path).is_file():
             raise DataError(f"there is no file {self.path}; write file:PATH?target=NAME.")

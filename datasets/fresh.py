@@ -1,8 +1,8 @@
-"""Data that nobody could prepare for: `fresh:KEY:boston`, made by `fsibench audit --fresh`.
+"""Data that no method can have seen before: `fresh:KEY:boston`, made by `fsibench audit --fresh`.
 
-Of a table, the rows are dealt anew into training and test rows, and a linear function of the inputs is added to the
+The rows of a table are divided anew into training and test rows, and a linear function of the inputs is added to the
 target; both follow from the key. An honest fit learns the added line with the rest. Answers that were prepared for the
-published splits, or looked up in the table, are wrong. Of a problem with a formula, new points are drawn.
+published splits, or looked up in the table, are wrong. For a problem with a formula, new points are drawn.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Fresh(Dataset):
 
 
 def dealt_anew(split: Split, generator: np.random.RandomState) -> Split:
-    """The same rows in other hands, with a line added to the target."""
+    """The same rows in a new split, with a linear function of the inputs added to the target."""
     x = np.concatenate([split.train_x, split.test_x])
     y = np.concatenate([split.train_y, split.test_y])
     y = y + TREND * y.std() * _line(x, generator)

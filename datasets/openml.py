@@ -58,9 +58,7 @@ class OpenMLTable(OwnTable):
         from fsibench.data.sources import openml_client
 
         with cache.workplace(self.key) as place:
-            raw, target = openml_client.fetch(
-                self.id, self.target, place, arff=arff, layout=self.layout(), numeric=self.numbers
-            )
+            raw, target = openml_client.fetch(self.id, self.target, place, arff=arff, layout=self.layout())
             self.write(staging, raw, target, self.origin())
 
     def _from_mirror(self, file: Path, staging: Path) -> None:

@@ -46,13 +46,13 @@ class OpenMLTask(OwnTable):
             identity, target, tests = openml_client.fetch_task(self.id, place)
             target = self.target or target
             try:
-                raw, _ = openml_client.fetch(identity, target, place, arff=False, layout=self.layout(), numeric=None)
-                self.write(staging, raw, target, self.origin())
+                raw, _ = openml_client.fetch(identity, target, place, arff=False, layout=self.layout())
+                self.write(staging, raw, target, self.origin(), vouched=True)
             except Unreachable:
                 raise
             except DataError:  # the Parquet file may be broken
-                raw, _ = openml_client.fetch(identity, target, place, arff=True, layout=self.layout(), numeric=None)
-                self.write(staging, raw, target, self.origin())
+                raw, _ = openml_client.fetch(identity, target, place, arff=True, layout=self.layout())
+                self.write(staging, raw, target, self.origin(), vouched=True)
             (staging / "splits.json").write_text(json.dumps(tests), encoding="utf-8")
 
     def own_splits(self) -> Sequence[Sequence[int]]:

@@ -41,6 +41,7 @@ class PassportTable(TableDataset):
             citation=passport.citation,
             note="; ".join(filter(None, [passport.note, passport.ethics])),
             suite=passport.suite,
+            twins=passport.twins,
             twin_share=passport.twin_share,
         )
 

@@ -26,9 +26,6 @@ class SklearnTable(TableDataset):
             licence="BSD-3-Clause", citation="Efron et al., Least angle regression, Annals of Statistics 2004",
         )  # fmt: skip
 
-    def fingerprint(self) -> str:
-        return self.table().fingerprint()
-
     def table(self) -> Table:
         return _load(self.name.removeprefix(PREFIX))
 

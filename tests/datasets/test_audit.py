@@ -100,6 +100,12 @@ def test_published_twins_are_counted_ones() -> None:
             assert twins["share"] == pytest.approx(passport.twin_share, abs=1e-3)
 
 
+def test_a_run_takes_the_twins_of_a_large_table_from_its_passport(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsibench.data.card.MOST_TWIN_VALUES", 0)
+    monkeypatch.setattr("fsibench.data.card.twins_across", lambda *_: pytest.fail("counted"))
+    assert card(registry.dataset("wine"), quick=True)["twins"] == {"repeats": 240, "share": 0.266}
+
+
 def test_twins_flatter_the_nearest_neighbour_on_wine() -> None:
     """0.73 with the twins, 0.86 without: what the card's 27 % mean."""
 

@@ -277,3 +277,98 @@ def test_bundled_tables_take_the_same_options(tmp_path: Path) -> None:
     assert own.num_splits("paper") == 1
     assert len(own.split("paper", 0).test_y) == 3
     assert len(registry.dataset("wine[dedupe=true]").split("paper", 0).train_y) == round(0.8 * (1599 - 240))
+
+
+# --- words that contradict the table or each other ------------------------------------------------------------------
+
+
+@pytest.fixture
+def classes() -> pandas.DataFrame:
+    rows = np.arange(30)
+    return pandas.DataFrame({"a": rows * 0.5, "y": pandas.Categorical(rows % 3), "b": rows % 2 == 0})
+
+
+@pytest.mark.parametrize("more", ["", "&categories=onehot"])
+@pytest.mark.parametrize("target", ["y", "b"])
+def test_classes_stored_as_numbers_or_truth_values_are_not_regressed(
+    classes: Any, target: str, more: str, tmp_path: Path
+) -> None:
+    """Parquet stores a category of numbers as numbers; only the note that pandas leaves says what they are."""
+    classes.to_parquet(tmp_path / "t.parquet", index=False)
+    with pytest.raises(DataError, match=f"the target '{target}' is nominal.*number={target}"):
+        load(tmp_path / "t.parquet", f"target={target}{more}")
+    table = load(tmp_path / "t.parquet", f"target={target}&number={target}{more}")
+    assert table.y.tolist() == classes[target].astype(float).tolist()
+
+
+def test_a_nominal_target_of_an_arff_file_is_not_regressed(tmp_path: Path) -> None:
+    rows = "\n".join(f"{row},{row % 3}" for row in range(9))
+    path = text(tmp_path, f"@relation r\n@attribute a real\n@attribute y {{0,1,2}}\n@data\n{rows}\n", "t.arff")
+    with pytest.raises(DataError, match="the target 'y' is nominal"):
+        load(path)
+    assert load(path, "target=y&number=y").y[:3].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_dropped_column_may_hold_anything(tmp_path: Path) -> None:
+    path = text(tmp_path, "name,a,y\nx,1,2\n,3,4\n7,5,6\n")
+    assert load(path, "target=y&drop=name").x.tolist() == [[1.0], [3.0], [5.0]]
+    pandas.read_csv(path).to_parquet(tmp_path / "t.parquet", index=False)
+    assert load(tmp_path / "t.parquet", "target=y&drop=name").x.tolist() == [[1.0], [3.0], [5.0]]
+    with pytest.raises(DataError, match="row 2: 2 fields instead of 3"):
+        load(text(tmp_path, "name,a,y\nx,1,2\n3,4\n", "ragged.csv"), "target=y&drop=name")
+
+
+def test_one_text_does_not_make_a_column_of_measurements_nominal(tmp_path: Path) -> None:
+    rows = [f"{row / 7:.3f},{row}" for row in range(40)]
+    path = text(tmp_path, "\n".join(["a,y", *rows, "1.o5,3"]))
+    with pytest.raises(DataError, match=r"row 41, column 'a': '1\.o5' stands among 40 different numbers.*drop=a.*label=a"):
+        load(path, "target=y&categories=onehot")
+    assert len(load(path, "target=y&label=a").levels["a"]) == 41
+
+
+def test_numbers_can_be_labels_ordered_by_size(tmp_path: Path) -> None:
+    path = text(tmp_path, "zip,y\n" + "".join(f"{code},{row}\n" for row, code in enumerate([10, 9, 100] * 4)))
+    table = load(path, "target=y&label=zip")
+    assert table.levels == {"zip": ("9", "10", "100")}
+    assert table.x[:3, 0].tolist() == [1.0, 0.0, 2.0]
+    pandas.read_csv(path).astype(float).to_parquet(tmp_path / "t.parquet", index=False)
+    assert load(tmp_path / "t.parquet", "target=y&label=zip").levels == table.levels
+    assert dataset(path, "target=y&label=zip").split("paper", 0).train_x.shape[1] == 3
+
+
+@pytest.mark.parametrize("word", ["drop", "date", "number", "label", "time", "group", "split"])
+def test_a_column_that_is_not_there_is_refused_by_every_word(word: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"table\.csv has no column 'aa'; it has 'a', 'y'"):
+        load(text(tmp_path, PLAIN), f"target=y&{word}=aa")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("drop=y", "'y' is named by more than one of target="),
+        ("time=y", "'y' is named by more than one of target="),
+        ("time=a&drop=a", "'a' is named by more than one of target="),
+        ("time=a&group=b", "choose one of time=, group="),
+        ("split=a&splits=s.json", "choose one of split=, splits="),
+        ("label=a&number=a", "'a' is named by label= and by"),
+    ],
+)
+def test_words_that_contradict_each_other_are_refused(query: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        load(text(tmp_path, PLAIN), f"target=y&{query}")
+
+
+def test_rows_without_a_time_or_group_are_refused_and_rows_without_a_fold_train(tmp_path: Path) -> None:
+    path = text(tmp_path, grid(key=["" if row == 4 else "b" if row % 2 else "a" for row in range(20)]))
+    with pytest.raises(DataError, match="row 5: the group 'key' is missing; remove the rows without a group"):
+        load(path, "target=y&group=key&missing=impute")
+    own = dataset(path, "target=y&split=key&missing=impute")
+    assert own.num_splits("paper") == 2
+    assert all(4.0 in own.split("paper", index).train_y for index in (0, 1))
+
+
+@pytest.mark.parametrize("row", ["3,4\r5", "x" * 200_000 + ",2"])
+def test_rows_of_arff_files_that_cannot_be_divided_are_refused(row: str, tmp_path: Path) -> None:
+    (tmp_path / "t.arff").write_bytes(f"@attribute a real\n@attribute y real\n@data\n1,2\n{row}\n".encode())
+    with pytest.raises(DataError, match=r"t\.arff, row 2"):
+        load(tmp_path / "t.arff")

@@ -118,7 +118,7 @@ BAD_TEXT = {
     "empty field": ("a,y\n1,2\n,4\n", "row 2, column 'a': an empty field is not a number"),
     "text": ("a,y\n1,2\nlow,4\n", "row 2, column 'a': 'low' is not a number"),
     "no target": ("a,b\n1,2\n3,4\n", "has no column 'y'; it has 'a', 'b'"),
-    "one row": ("a,y\n1,2\n", "has 1 rows; a data set needs at least 2"),
+    "one row": ("a,y\n1,2\n", "has 1 row; a data set needs at least 2"),
     "no rows": ("a,y\n", "has 0 rows"),
     "empty": ("", "is empty"),
     "repeated names": ("a,a,y\n1,2,3\n4,5,6\n", "more than one column named 'a'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -127,7 +128,6 @@ def test_a_data_frame_becomes_a_data_set() -> None:
     assert dataset.table().columns == ("a", "c")
     assert sorted(dataset.split("paper", 0).test_y) == [24.0, 25.0, 26.0, 27.0, 28.0, 29.0]
     assert fsibench.add_table(frame, "y", name="mine", categories="onehot", time="day") == text
-    assert fsibench.add_table(frame + frame.iloc[:0], "y", name="mine").partition("?")[0] != ""
     changed = frame.assign(a=frame["a"] + 1)
     assert fsibench.add_table(changed, "y", name="mine") != fsibench.add_table(frame, "y", name="mine")
 
@@ -144,6 +144,35 @@ def test_arrays_become_a_data_set() -> None:
 def test_what_is_no_table_is_refused(data: object) -> None:
     with pytest.raises(UsageError, match=r"x \[N, D\]|x should be"):
         fsibench.add_table(data)
+
+
+def test_columns_of_objects_are_read_as_their_texts() -> None:
+    mixed = pandas.DataFrame({"a": [1, "x", None] * 10, "b": [Decimal("1.5")] * 29 + [Decimal(2)], "y": np.arange(30.0)})
+    dataset = registry.dataset(fsibench.add_table(mixed, categories="onehot", missing="impute"))
+    assert isinstance(dataset, TableDataset)
+    table = dataset.table()
+    assert table.levels == {"a": ("1", "x")}
+    assert np.isnan(table.x[2, 0])
+    assert set(table.x[:, 1]) == {1.5, 2.0}
+    assert mixed["a"][0] == 1, "the frame is left alone"
+
+
+@pytest.mark.parametrize(
+    ("frame", "sentence"),
+    [
+        (pandas.DataFrame(np.zeros((5, 3)), columns=["a", "a", "y"]), "more than one column of the same name"),
+        (pandas.DataFrame({"a": [1j] * 5, "y": range(5)}), r"cannot be stored .*; convert .*first"),
+        (pandas.DataFrame({"a": pandas.arrays.SparseArray([0, 1] * 3), "y": range(6)}), r"convert a \(Sparse"),
+    ],
+)
+def test_a_frame_that_cannot_be_stored_is_refused(frame: pandas.DataFrame, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        fsibench.add_table(frame)
+
+
+def test_a_target_named_like_an_input_is_refused() -> None:
+    with pytest.raises(UsageError, match="the target cannot be called 'x1'"):
+        fsibench.add_table((np.zeros((5, 2)), np.arange(5.0)), target="x1")
 
 
 def test_a_table_from_python_runs_like_any_other(tmp_path: Path) -> None:

@@ -7,24 +7,31 @@ from typing import Any
 
 import numpy as np
 
-from fsibench.data.audit import columns, twin_findings, twins_across
+from fsibench.data.audit import MOST_TWIN_VALUES, Twins, columns, twin_findings, twins_across
 from fsibench.data.splits import NUM_SPLITS
 from fsibench.data.tables import Dataset, Table, TableDataset
 
 BINS = 20
 LARGE_ROWS = 100_000  # beyond it twins are counted in one split instead of all
-_BARS = " ▁▂▃▄▅▆▇█"
+NOT_COUNTED = "not counted"
+_BARS = "·▁▂▃▄▅▆▇█"  # a dot where there is none: Markdown would swallow spaces
 
 
-def card(dataset: Dataset) -> dict[str, Any]:
-    """The card as plain JSON-able values; the data must be on this machine."""
+def card(dataset: Dataset, *, quick: bool = False) -> dict[str, Any]:
+    """The card as plain JSON-able values; the data must be on this machine.
+
+    `quick`: the twins of a large table are those that its passport states, if it does.
+    """
     found = dataclasses.asdict(dataset.describe())
-    del found["twin_share"]  # counted here
+    stated = found.pop("twins"), found.pop("twin_share")
     if not isinstance(dataset, TableDataset):
         return found
     table = dataset.rows()
-    few = 1 if table.keys or len(table) > LARGE_ROWS else min(NUM_SPLITS, dataset.num_splits("standard"))
-    twins = twins_across(dataset, table, "standard", tuple(range(few)))
+    if quick and table.x.size > MOST_TWIN_VALUES:
+        twins = None if stated[0] is None else Twins(*stated)
+    else:
+        few = 1 if table.keys or len(table) > LARGE_ROWS else min(NUM_SPLITS, dataset.num_splits("standard"))
+        twins = twins_across(dataset, table, "standard", tuple(range(few)))
     findings = columns(table) + twin_findings(twins)
     return found | {
         "rows": len(table),
@@ -68,7 +75,7 @@ def text(content: dict[str, Any]) -> str:
         pairs.append(("missing", ", ".join(f"{name} ({count} rows)" for name, count in content["missing"].items())))
     if "audit" in content:
         twins = content["twins"]
-        pairs.append(("twins", "not counted, the table is large" if twins is None else show_twins(**twins)))
+        pairs.append(("twins", NOT_COUNTED if twins is None else show_twins(**twins)))
         others = [finding for finding in content["audit"] if finding["kind"] != "twins"]
         pairs.append(("audit", "; ".join(_sentence(finding) for finding in others) or "nothing found"))
     return "\n".join([f"## {content['name']}", "", *(f"- {label}: {words}" for label, words in pairs if words)])

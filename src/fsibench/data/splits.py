@@ -23,7 +23,7 @@ SPLIT_SHARES = {"paper": 0.8, "standard": 0.9, "twins": 0.9, "gap": 2 / 3}
 SPLIT_TEST_ROWS = {"large": 10_000}
 SPLIT_SCHEMES = (*SPLIT_SHARES, *SPLIT_TEST_ROWS)
 NUM_SPLITS = 20
-MOST_SPLITS = 10_000  # beyond this a number of splits is a slip of the keyboard
+MOST_SPLITS = 10_000  # a larger number is taken for a typing error
 
 _RANGE = re.compile(r"^\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?$")
 

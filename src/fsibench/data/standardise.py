@@ -48,7 +48,7 @@ class Standardiser:
 
 
 def warn_of_hidden(standardiser: Standardiser, test_x: Floats, where: str) -> None:
-    """A word about inputs that are constant in the training rows and something else in the test rows."""
+    """Warn of inputs that are constant in the training rows and something else in the test rows."""
     mean = standardiser.x_mean
     hidden = [column for column in standardiser.x_constant if (test_x[:, column] != mean[column]).any()]
     if hidden:
@@ -92,6 +92,7 @@ class Prepared:
     test_x: Singles  # [M, D]
     test_y: Floats  # [M], float64, original units
     standardiser: Standardiser
+    test_rows: Rows | None = None  # [M], numbers of the test rows in the table, where they are known
 
 
 def prepare(dataset: Dataset, scheme: str, index: int) -> Prepared:
@@ -108,7 +109,9 @@ def prepare(dataset: Dataset, scheme: str, index: int) -> Prepared:
             return memory_maps.mapped(
                 key, table, lambda: dataset.split_rows(table, scheme, index), dataset.categories
             )
-    split = dataset.split(scheme, index)
+        split = dataset.split_of(table, scheme, index)
+    else:
+        split = dataset.split(scheme, index)
     standardiser = Standardiser.of(split.train_x, split.train_y)
     warn_of_hidden(standardiser, split.test_x, f"{dataset.name}, split {index}")
     return Prepared(
@@ -117,4 +120,5 @@ def prepare(dataset: Dataset, scheme: str, index: int) -> Prepared:
         standardiser.x(split.test_x),
         np.asarray(split.test_y, dtype=np.float64),
         standardiser,
+        split.test_rows,
     )

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from fsibench.data import splits
 from fsibench.data.arrays import BLOCK_ROWS, Floats, Rows
 from fsibench.data.encode import Encoder
 from fsibench.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from fsibench.references import Reference
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Split:
     train_y: Floats
     test_x: Floats
     test_y: Floats
+    test_rows: Rows | None = None  # their numbers in the table, where there is one
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class Description:
     citation: str = ""
     note: str = ""
     suite: str = ""
+    twins: int | None = None  # rows that repeat another, where they were counted
     twin_share: float | None = None  # of test rows (90/10) with an equal row in training, where it is known
 
 
@@ -108,6 +113,10 @@ class Dataset(abc.ABC):
     def num_splits(self, scheme: str) -> int:
         """How many different splits there are under a scheme."""
         return splits.NUM_SPLITS
+
+    def reference(self) -> Reference | None:
+        """The exact posterior at the test rows of its one split, where it is known."""
+        return None
 
     def fetch(self) -> None:  # noqa: B027 (nothing to do unless the data lie elsewhere)
         """Bring the data onto this machine; a DataError says how to help if that cannot be done."""
@@ -203,10 +212,13 @@ class TableDataset(Dataset):
         return split_file(Path(self.splits))
 
     def split(self, scheme: str, index: int) -> Split:
-        table = self.rows()
+        return self.split_of(self.rows(), scheme, index)
+
+    def split_of(self, table: Table, scheme: str, index: int) -> Split:
+        """A split of a table that is loaded already; `table` is what `rows` gives."""
         train, test = self.split_rows(table, scheme, index)
         encode = Encoder.of(table.x, table.columns, table.levels, train, self.categories)
-        return Split(encode(table.x[train]), table.y[train], encode(table.x[test]), table.y[test])
+        return Split(encode(table.x[train]), table.y[train], encode(table.x[test]), table.y[test], test)
 
     def fetch(self) -> None:
         self.table()

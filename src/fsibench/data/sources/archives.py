@@ -17,7 +17,7 @@ from fsibench.data.sources.raw import first_line
 from fsibench.errors import DataError
 
 BLOCK_BYTES = 1 << 22  # read at a time
-# Tables of numbers pack to a half or a fiftieth; bombs to a thousandth. Small files may pack as they like.
+# Tables of numbers shrink by factors of 2 to 50, decompression bombs by 1,000. Small files may have any factor.
 LARGEST_EXPANSION = 200
 FREE_EXPANSION_BYTES = 1 << 26
 # What the standard library raises on damaged archives, all of it seen: wrong versions and methods, passwords, seeks

@@ -17,6 +17,7 @@ _ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\
 
 def read_arff(stream: IO[bytes], origin: str, layout: Layout) -> Raw:
     names: list[str] = []
+    nominal: set[str] = set()
     lines = _lines(stream, origin)
     for line in lines:
         if line.lower().startswith("@data"):
@@ -26,11 +27,14 @@ def read_arff(stream: IO[bytes], origin: str, layout: Layout) -> Raw:
             if match is None:
                 raise DataError(f"{origin}: cannot read the line {line[:80]!r}; write @attribute NAME TYPE.")
             names.append(_unquoted(match[1]))
+            if match[2].startswith("{"):
+                nominal.add(names[-1])
     else:
         raise DataError(f"{origin} is not an ARFF file: it has no @data line.")
     if not names:
         raise DataError(f"{origin} names no attributes.")
-    return from_texts(require_unique(tuple(names), origin), _rows(lines, len(names), origin), layout, origin)
+    rows = _rows(lines, len(names), origin)
+    return from_texts(require_unique(tuple(names), origin), rows, layout, origin, frozenset(nominal))
 
 
 def _lines(stream: IO[bytes], origin: str) -> Iterator[str]:
@@ -48,7 +52,10 @@ def _rows(lines: Iterator[str], width: int, origin: str) -> Iterator[list[str]]:
         if line.startswith("{"):
             raise DataError(f"{origin} is a sparse ARFF file, which is not read; save it as a dense one.")
         quote = "'" if "'" in line else '"'
-        fields = next(csv.reader([line], quotechar=quote, skipinitialspace=True, escapechar="\\"))
+        try:
+            fields = next(csv.reader([line], quotechar=quote, skipinitialspace=True, escapechar="\\"))
+        except csv.Error as error:
+            raise DataError(f"{origin}, row {row}: {error}.") from None
         if len(fields) != width:
             raise DataError(f"{origin}, row {row}: {len(fields)} values instead of {width}.")
         yield [field.strip() for field in fields]

@@ -157,7 +157,8 @@ def write_table(
                 file.write(np.ascontiguousarray(values, dtype="<f8").tobytes())
             rows += len(block[1])
     if rows < 2:
-        raise DataError(f"{origin} has {rows} rows; a data set needs at least 2.")
+        place = origin.partition(" (")[0]  # without size and time of a file
+        raise DataError(f"{place} has {rows} row{'s' * (rows != 1)}; a data set needs at least 2.")
     table = _mapped(staging, {"rows": rows, "columns": columns, "target": target, "levels": levels or {}, "keys": keys})
     _write_record(staging, table, table.fingerprint(), origin)
     return table

@@ -11,7 +11,7 @@ import numpy as np
 
 from fsibench.data import Floats
 from fsibench.data.sources.passport import Passport
-from fsibench.data.sources.raw import Raw
+from fsibench.data.sources.raw import Raw, require_columns
 from fsibench.errors import DataError
 
 _UNNAMED = re.compile(r"Unnamed: \d+(_level_\d+)?")  # what pandas calls a column without a name
@@ -75,38 +75,47 @@ class Chosen:
 
 
 def inputs_and_target(
-    raw: Raw, target: str, drop: tuple[str, ...], origin: str, keys: Mapping[str, str] | None = None
+    raw: Raw, target: str, origin: str, keys: Mapping[str, str] | None = None, numbers: tuple[str, ...] = ()
 ) -> Chosen:
-    """`keys`: `time`, `group` or `fold`, and the column that is it. Dropped columns and keys are no inputs."""
+    """`keys`: `time`, `group` or `fold`, and the column that is it, which is no input. `numbers` are not nominal."""
     keys = keys or {}
-    require_columns((target, *drop, *keys.values()), raw.names, origin)
-    if target in raw.levels:
-        labels = ", ".join(raw.levels[target][:5])
-        raise DataError(f"{origin}: the target {target!r} has labels ({labels}), not numbers; this is no regression.")
-    unwanted = {target, *drop, *keys.values()}
+    require_columns((target, *keys.values(), *numbers), raw.names, origin)
+    _refuse_classes(raw, target, numbers, origin)
+    unwanted = {target, *keys.values()}
     columns = tuple(name for name in raw.names if name not in unwanted)
     if not columns:
         raise DataError(f"{origin} has no input column beside the target {target!r}.")
     _refuse_row_names(raw, columns, origin)
     places = _places(raw)
     order = [places[name] for name in columns]
-    others = [places[name] for name in keys.values()]
     blocks = (
-        (block[:, order], _known(block[:, places[target]], target, origin), *(block[:, place] for place in others))
+        (
+            block[:, order],
+            _known(block[:, places[target]], "target", target, origin),
+            *(_known(block[:, places[name]], key, name, origin) for key, name in keys.items()),
+        )
         for block in raw.blocks
     )
     levels = {name: raw.levels[name] for name in columns if name in raw.levels}
     return Chosen(columns, levels, tuple(keys), blocks)
 
 
+def _refuse_classes(raw: Raw, target: str, numbers: tuple[str, ...], origin: str) -> None:
+    for name in (target, *numbers):
+        if name in raw.levels:
+            labels = ", ".join(raw.levels[name][:5])
+            role = "target" if name == target else "column"
+            end = "; this is no regression" if name == target else ""
+            raise DataError(f"{origin}: the {role} {name!r} has labels ({labels}), not numbers{end}.")
+    if target in raw.nominal and target not in numbers:
+        raise DataError(
+            f"{origin}: the target {target!r} is nominal, so that its values are classes; if they are quantities, "
+            f"write number={target}."
+        )
+
+
 def _places(raw: Raw) -> dict[str, int]:
     return {name: place for place, name in enumerate(raw.names)}
-
-
-def require_columns(wanted: tuple[str, ...], names: tuple[str, ...], origin: str) -> None:
-    for name in wanted:
-        if name not in names:
-            raise DataError(f"{origin} has no column {name!r}; it has {', '.join(map(repr, names[:30]))}.")
 
 
 def _refuse_row_names(raw: Raw, columns: tuple[str, ...], origin: str) -> None:
@@ -115,7 +124,7 @@ def _refuse_row_names(raw: Raw, columns: tuple[str, ...], origin: str) -> None:
         if not name or _UNNAMED.fullmatch(name):
             raise DataError(
                 f"{origin} has a column without a name, as pandas writes its row names; save the table with "
-                f"index=False, or leave the column out with drop={name}."
+                f"index=False, or leave the column out with drop={name}{'' if name else ' (and nothing behind the sign)'}."
             )
         if name in raw.index:
             raise DataError(
@@ -124,11 +133,12 @@ def _refuse_row_names(raw: Raw, columns: tuple[str, ...], origin: str) -> None:
             )
 
 
-def _known(target: Floats, name: str, origin: str) -> Floats:
-    if np.isnan(target).any():
-        row = int(np.flatnonzero(np.isnan(target))[0]) + 1
-        raise DataError(f"{origin}, row {row}: the target {name!r} is missing; remove the rows without a target.")
-    return target
+def _known(values: Floats, role: str, name: str, origin: str) -> Floats:
+    """`values` unchanged; or an error that names the first missing one. Rows without a fold always train."""
+    if role != "fold" and np.isnan(values).any():
+        row = int(np.flatnonzero(np.isnan(values))[0]) + 1
+        raise DataError(f"{origin}, row {row}: the {role} {name!r} is missing; remove the rows without a {role}.")
+    return values
 
 
 def shortened(names: tuple[str, ...]) -> str:

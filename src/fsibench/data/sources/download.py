@@ -48,7 +48,7 @@ def download(
         except _Again as error:
             if attempt == ATTEMPTS:
                 raise Unreachable(f"{url}: download failed after all retries; {error}") from error
-            seconds = 2.0 ** (attempt - 1) * random.uniform(0.75, 1.25)  # so that two machines do not march in step
+            seconds = 2.0 ** (attempt - 1) * random.uniform(0.75, 1.25)  # several machines must not retry at the same moments
             logger.info("%s: %s; attempt %d follows in %.1f s", url, error, attempt + 1, seconds)
             pause(seconds)
 

@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 
 from fsibench.data import BLOCK_ROWS, Floats
-from fsibench.data.sources.raw import MISSING, Layout, Raw, number, numbers_of, require_finite, require_unique
+from fsibench.data.sources.raw import (
+    MISSING,
+    Layout,
+    Raw,
+    kept_places,
+    number,
+    numbers_of,
+    require_finite,
+    require_unique,
+)
 from fsibench.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -22,23 +31,44 @@ logger = logging.getLogger(__name__)
 Column = tuple[Floats, tuple[str, ...] | None]  # values, and the labels that they are places of
 
 
-def from_texts(names: tuple[str, ...], rows: Iterable[Sequence[str]], layout: Layout, origin: str) -> Raw:
+MOST_NUMBERS = 20  # different ones that a column of labels may hold; a text among more is taken for a typing error
+
+
+def from_texts(
+    names: tuple[str, ...],
+    rows: Iterable[Sequence[str]],
+    layout: Layout,
+    origin: str,
+    nominal: frozenset[str] = frozenset(),
+) -> Raw:
     """A whole table of texts."""
     columns = list(zip(*rows, strict=True)) or [() for _ in names]
-    found = [_of_texts(list(texts), name, layout, origin) for name, texts in zip(names, columns, strict=True)]
-    return _raw(names, found, layout, origin)
+    kept = kept_places(names, layout, origin)
+    found = [_of_texts(list(columns[place]), names[place], layout, origin) for place in kept]
+    return _raw(tuple(names[place] for place in kept), found, layout, origin, nominal)
 
 
 def from_frame(frame: Any, layout: Layout, origin: str) -> Raw:
     """A pandas data frame, column by column."""
     names = require_unique(tuple(map(str, frame.columns)), origin)
-    found = [_of_series(frame.iloc[:, place], name, layout, origin) for place, name in enumerate(names)]
-    return _raw(names, found, layout, origin)
+    kept = kept_places(names, layout, origin)
+    found = [_of_series(frame.iloc[:, place], names[place], layout, origin) for place in kept]
+    nominal = frozenset(name for name, kind in zip(names, frame.dtypes, strict=True) if _is_nominal(kind))
+    return _raw(tuple(names[place] for place in kept), found, layout, origin, nominal)
 
 
-def _raw(names: tuple[str, ...], columns: list[Column], layout: Layout, origin: str) -> Raw:
+def _is_nominal(kind: Any) -> bool:
+    import pandas
+
+    return isinstance(kind, pandas.CategoricalDtype) or bool(pandas.api.types.is_bool_dtype(kind))
+
+
+def _raw(
+    names: tuple[str, ...], columns: list[Column], layout: Layout, origin: str, nominal: frozenset[str]
+) -> Raw:
     levels = {name: labels for name, (_, labels) in zip(names, columns, strict=True) if labels is not None}
-    return Raw(names, _blocks([values for values, _ in columns], names, layout, origin), levels)
+    blocks = _blocks([values for values, _ in columns], names, layout, origin)
+    return Raw(names, blocks, levels, nominal=nominal)
 
 
 def _blocks(columns: list[Floats], names: tuple[str, ...], layout: Layout, origin: str) -> Iterator[Floats]:
@@ -53,6 +83,8 @@ def _blocks(columns: list[Floats], names: tuple[str, ...], layout: Layout, origi
 def _of_texts(texts: list[str], name: str, layout: Layout, origin: str) -> Column:
     if name in layout.dates:
         return _days([_stripped(text) for text in texts], name, origin), None
+    if name in layout.nominal:
+        return places([_stripped(text) for text in texts])
     different = {text: number(text) for text in set(texts)}
     wrong = {text for text, value in different.items() if value is None and text.strip().lower() not in MISSING}
     if wrong and name in layout.times:
@@ -65,13 +97,27 @@ def _of_texts(texts: list[str], name: str, layout: Layout, origin: str) -> Colum
             f"{origin}, row {row}, column {name!r}: {text[:40]!r} is not a number; "
             "categories=onehot reads text columns as labels."
         )
+    if layout.labels:
+        _refuse_typing_errors(texts, wrong, len(different) - len(wrong), name, origin)
     return places([_stripped(text) for text in texts])
+
+
+def _refuse_typing_errors(texts: list[str], wrong: set[str], num_numbers: int, name: str, origin: str) -> None:
+    """One text in a column of measurements would make every measurement a label."""
+    if num_numbers > MOST_NUMBERS:
+        row, text = next((row, text) for row, text in enumerate(texts, 1) if text in wrong)
+        raise DataError(
+            f"{origin}, row {row}, column {name!r}: {text[:40]!r} stands among {num_numbers} different numbers; correct "
+            f"it, leave the column out with drop={name}, or write label={name} if its numbers are labels too."
+        )
 
 
 def _of_series(column: Any, name: str, layout: Layout, origin: str) -> Column:
     import pandas
 
     kind = pandas.api.types
+    if name in layout.nominal:
+        return places([None if pandas.isna(value) else _label(value) for value in column])
     if isinstance(column.dtype, pandas.CategoricalDtype):
         return _of_categories(column, name, layout, origin)
     if kind.is_datetime64_any_dtype(column.dtype):
@@ -90,15 +136,23 @@ def _of_categories(column: Any, name: str, layout: Layout, origin: str) -> Colum
     values = numbers_of(labels)
     codes = column.cat.codes.to_numpy()
     if values is not None:
-        return np.append(values, np.nan)[codes], None  # code -1, a missing value, meets the nan
+        return np.append(values, np.nan)[codes], None  # code -1, a missing value, is the nan at the end
     if not layout.may_be_nominal(name):
         raise DataError(f"{origin}, column {name!r}: labels {', '.join(labels[:5])} are not numbers.")
     return places([None if code < 0 else labels[code] for code in codes])
 
 
+def _label(value: Any) -> str:
+    """2.0 and 2 are one label: a missing value elsewhere in a column of whole numbers makes them all fractions."""
+    return f"{value:g}" if isinstance(value, float) and value == round(value) else str(value).strip()
+
+
 def places(labels: Sequence[str | None]) -> Column:
-    """The place of each label in the alphabet of those that occur; nan for none."""
+    """The place of each label among those that occur, by the alphabet or by size if all are numbers; nan for none."""
     levels = tuple(sorted({label for label in labels if label is not None}))
+    sizes = numbers_of(levels)
+    if sizes is not None:
+        levels = tuple(levels[place] for place in np.argsort(sizes, kind="stable"))
     place = {label: float(number) for number, label in enumerate(levels)}
     return np.array([np.nan if label is None else place[label] for label in labels]), levels
 

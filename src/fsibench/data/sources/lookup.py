@@ -18,9 +18,9 @@ import numpy as np
 
 from fsibench.data import Table
 from fsibench.data.sources import cache
-from fsibench.data.sources.columns import at_most, renamed, require_columns, selected, shortened, target_last
+from fsibench.data.sources.columns import at_most, renamed, selected, shortened, target_last
 from fsibench.data.sources.passport import Passport, Source
-from fsibench.data.sources.raw import Layout, Raw
+from fsibench.data.sources.raw import Layout, Raw, require_columns
 from fsibench.data.sources.reading import read_table
 from fsibench.errors import DataError, Unreachable
 
@@ -32,7 +32,7 @@ MIRROR_ENDINGS = (".csv.gz", ".parquet", ".csv")
 
 
 class _Variant(Exception):
-    """A known near copy: right to refuse as the table, wrong to call an error."""
+    """Raised for a known near copy of a table, which is passed over and not reported as an error."""
 
 
 def load(passport: Passport, bundled: Path | None = None) -> Table:
@@ -232,7 +232,10 @@ def _from_openml(passport: Passport, source: Source, arff: bool) -> Table:
 
 
 def _from_uci(passport: Passport, source: Source) -> Table:
-    from fsibench.data.sources.download import download, uci_address  # network modules cost a start-up time few need
+    from fsibench.data.sources.download import (  # network modules are slow to import and rarely needed
+        download,
+        uci_address,
+    )
 
     url = uci_address() + source.path
     with cache.replacing(cache.table_folder(passport.name)) as staging:

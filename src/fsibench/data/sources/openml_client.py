@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from fsibench.data.sources.columns import require_columns
 from fsibench.data.sources.download import STALL_SECONDS, download
 from fsibench.data.sources.frames import from_frame
-from fsibench.data.sources.raw import Layout, Raw, require_unique
+from fsibench.data.sources.raw import Layout, Raw, require_columns, require_unique
 from fsibench.data.sources.reading import read_table
 from fsibench.errors import DataError, Unreachable
 
@@ -40,12 +39,11 @@ def fetch(
     *,
     arff: bool,
     layout: Layout = LABELS_ARE_NUMBERS,
-    numeric: tuple[str, ...] | None = None,
 ) -> tuple[Raw, str]:
     """The table under an id and the name of its target. Without a target the provider's own is taken.
 
     Columns that the provider marks as row names or to be ignored, and its targets other than the chosen one, are left
-    out. A nominal target is refused unless `numeric` names it (None: allowed, since a passport vouches for it).
+    out.
     """
     origin = f"OpenML {identity}"
     client = _client()
@@ -61,9 +59,7 @@ def fetch(
     names = require_unique(tuple(map(str, frame.columns)), origin)
     targets = [name.strip() for name in (dataset.default_target_attribute or "").split(",") if name.strip()]
     chosen = _chosen_target(target, targets, names, identity)
-    if numeric is not None and chosen not in numeric:
-        _refuse_classes(frame[chosen], chosen, identity)
-    unwanted = {*targets, *(dataset.ignore_attribute or ())} - {chosen}
+    unwanted = {*targets, *(dataset.ignore_attribute or ())} - {chosen, *layout.drop}
     return from_frame(frame[[name for name in names if name not in unwanted]], layout, origin), chosen
 
 
@@ -118,17 +114,6 @@ def fetch_suite(identity: int, workplace: Path) -> list[int]:
     return [int(task) for task in tasks]
 
 
-def _refuse_classes(column: Any, name: str, identity: int) -> None:
-    import pandas
-
-    if isinstance(column.dtype, pandas.CategoricalDtype) or pandas.api.types.is_bool_dtype(column.dtype):
-        labels = ", ".join(map(str, column.unique()[:5]))
-        raise DataError(
-            f"OpenML {identity}: the target {name!r} is nominal ({labels}); if its labels are quantities, write "
-            f"number={name}"
-        )
-
-
 def _client() -> Any:
     try:
         import openml
@@ -176,11 +161,11 @@ def _limit_on_silence() -> Iterator[None]:
 
 
 def _require_server(server: str) -> None:
-    """A quick knock: without it the client spends a quarter of a minute on a machine that is offline."""
+    """Test the connection first: offline, the client itself takes a quarter of a minute to fail."""
     parts = urllib.parse.urlsplit(server)
     host = parts.hostname or ""
     if parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
-        return  # only the proxy can tell
+        return  # a proxy stands between, so that a direct connection says nothing
     try:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         socket.create_connection((host, port), timeout=PROBE_SECONDS).close()

@@ -2,7 +2,8 @@
 
     target=NAME              the column to predict
     drop=NAME                leave a column out (may be repeated)
-    number=NAME              read the labels of a nominal column as numbers (may be repeated)
+    number=NAME              the labels of a nominal target are quantities (may be repeated)
+    label=NAME               the numbers in a column are labels: encode them as categories says (may be repeated)
     date=NAME                read dates as days since 1970 (may be repeated)
     categories=onehot        text columns become numbers: onehot, ordinal or refuse
     missing=impute           missing values become the training mean, with a column that marks them: impute or refuse
@@ -30,7 +31,7 @@ from fsibench import options
 from fsibench.data import Description, Floats, Table, TableDataset
 from fsibench.data.sources import cache, lookup
 from fsibench.data.sources.columns import inputs_and_target
-from fsibench.data.sources.raw import Layout, Raw
+from fsibench.data.sources.raw import Layout, Raw, require_columns
 from fsibench.data.splits import num_time_splits
 from fsibench.errors import UsageError
 
@@ -41,8 +42,9 @@ WORDS = {
     "split": "fold",
     "date": "dates",
     "number": "numbers",
+    "label": "labels",
 }
-REPEATED = frozenset({"drop", "date", "number"})
+REPEATED = frozenset({"drop", "date", "number", "label"})
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,23 @@ class OwnTable(TableDataset):
     missing: Literal["refuse", "impute"] = "refuse"
     dates: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     time: str = ""
     group: str = ""
     fold: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ways = {"time=": self.time, "group=": self.group, "split=": self.fold, "splits=": self.splits}
+        if sum(map(bool, ways.values())) > 1:
+            raise ValueError(f"choose one of {', '.join(word for word, value in ways.items() if value)}")
+        roles = [*filter(None, [self.target]), *dict.fromkeys(self.drop), *self.keys().values()]
+        for name in roles:
+            if roles.count(name) > 1:
+                raise ValueError(f"column {name!r} is named by more than one of target=, drop=, time=, group= and split=")
+        for name in self.labels:
+            if name in (self.target, *self.numbers, *self.dates):
+                raise ValueError(f"column {name!r} is named by label= and by target=, number= or date=")
 
     @abc.abstractmethod
     def place(self) -> tuple[Any, ...]:
@@ -73,7 +89,7 @@ class OwnTable(TableDataset):
     @property
     def key(self) -> str:
         words = (
-            *(type(self).__name__, self.place(), self.target, self.drop, self.dates, self.numbers),
+            *(type(self).__name__, self.place(), self.target, self.drop, self.dates, self.numbers, self.labels),
             *(self.missing, self.categories == "refuse", sorted(self.keys().items())),
         )
         return f"{type(self).__name__.lower()}-{hashlib.sha256(repr(words).encode()).hexdigest()[:32]}"
@@ -84,7 +100,9 @@ class OwnTable(TableDataset):
 
     def layout(self, **more: Any) -> Layout:
         return Layout(
+            drop=self.drop,
             labels=self.categories != "refuse",
+            nominal=self.labels,
             label_columns=tuple(filter(None, (self.group, self.fold))),
             gaps=self.missing == "impute",
             dates=self.dates,
@@ -92,8 +110,15 @@ class OwnTable(TableDataset):
             **more,
         )
 
-    def write(self, staging: Path, raw: Raw, target: str, origin: str) -> None:
-        chosen = inputs_and_target(raw, target, self.drop, origin, self.keys())
+    def shown(self) -> str:
+        """The source in messages."""
+        return self.origin()
+
+    def write(self, staging: Path, raw: Raw, target: str, origin: str, *, vouched: bool = False) -> None:
+        """`vouched`: the provider says that the target is a quantity, even if it is stored as a category."""
+        require_columns((*self.dates, *self.labels), raw.names, self.shown())
+        numbers = (*self.numbers, target) if vouched else self.numbers
+        chosen = inputs_and_target(raw, target, self.shown(), self.keys(), numbers)
         blocks: Iterable[tuple[Floats, ...]] = chosen.blocks
         if self.fold in raw.levels:
             blocks = _folds(blocks, 2 + chosen.keys.index("fold"), raw.levels[self.fold])
@@ -143,10 +168,12 @@ def _note(record: dict[str, Any]) -> str:
 
 
 def _folds(blocks: Iterable[tuple[Floats, ...]], place: int, labels: tuple[str, ...]) -> Iterator[tuple[Floats, ...]]:
-    """Rows labelled `train` always train: their fold is nan. Other labels are folds in the order of the alphabet."""
-    values = np.array([np.nan if label.lower() == "train" else float(code) for code, label in enumerate(labels)])
+    """Rows labelled `train` or not at all always train: their fold is nan. Other labels are folds, by the alphabet."""
+    folds = [np.nan if label.lower() == "train" else float(code) for code, label in enumerate(labels)]
+    values = np.array([*folds, np.nan])
     for block in blocks:
-        yield (*block[:place], values[block[place].astype(int)], *block[place + 1 :])
+        codes = np.nan_to_num(block[place], nan=-1.0).astype(int)
+        yield (*block[:place], values[codes], *block[place + 1 :])
 
 
 T = TypeVar("T", bound=OwnTable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from fsibench.data import BLOCK_ROWS, Floats
 from fsibench.data.sources.archives import LARGEST_EXPANSION, allowed_bytes
 from fsibench.data.sources.frames import from_frame
-from fsibench.data.sources.raw import Layout, Raw, first_line, require_finite, require_unique
+from fsibench.data.sources.raw import Layout, Raw, first_line, kept_places, require_finite, require_unique
 from fsibench.errors import DataError
 
 
@@ -28,22 +29,25 @@ def read_parquet(path: Path, layout: Layout) -> Raw:
         raise DataError(f"{path.name} is not a readable Parquet file: {first_line(error)}.") from error
     require_unique(names, path.name)
     _require_modest(path, file.metadata.num_rows, len(names))
-    index = _index_columns(schema.metadata or {}, names)
+    noted = _pandas_note(schema.metadata or {})
+    index = _index_columns(noted, names)
+    nominal = _nominal_columns(noted, schema)
     if layout.plain:
-        for column in schema:
-            if not _is_number(column.type):
-                raise DataError(f"{path.name}, column {column.name!r}: {column.type} values are not numbers.")
-        return Raw(names, _blocks(file, names, path.name), {}, index)
+        names = tuple(names[place] for place in kept_places(names, layout, path.name))
+        for name in names:
+            if not _is_number(kind := schema.field(name).type):
+                raise DataError(f"{path.name}, column {name!r}: {kind} values are not numbers.")
+        return Raw(names, _blocks(file, names, path.name), {}, index, nominal)
     try:
         frame = file.read(use_threads=False, use_pandas_metadata=False).to_pandas(ignore_metadata=True)
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path.name} is a damaged Parquet file: {first_line(error)}.") from error
     raw = from_frame(frame, layout, path.name)
-    return Raw(raw.names, raw.blocks, raw.levels, index)
+    return dataclasses.replace(raw, index=index, nominal=raw.nominal | nominal)
 
 
 def _require_modest(path: Path, rows: int, columns: int) -> None:
-    """A few bytes can claim billions of equal values."""
+    """A small file can state billions of equal values, which would fill the memory."""
     if 8 * rows * columns > allowed_bytes(path.stat().st_size):
         raise DataError(
             f"{path.name} is refused: its {rows} rows of {columns} columns expand to more than {LARGEST_EXPANSION} "
@@ -51,13 +55,32 @@ def _require_modest(path: Path, rows: int, columns: int) -> None:
         )
 
 
-def _index_columns(metadata: dict[bytes, bytes], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Columns that pandas stored as row names; a range index is no column."""
+def _pandas_note(metadata: dict[bytes, bytes]) -> dict[str, Any]:
+    """What pandas wrote about its columns; empty if another program wrote the file."""
     try:
-        noted = json.loads(metadata.get(b"pandas", b"{}")).get("index_columns", [])
-    except (ValueError, AttributeError):
-        noted = []
-    return tuple(name for name in names if name in noted or name.startswith("__index_level_"))
+        noted = json.loads(metadata.get(b"pandas", b"{}"))
+    except ValueError:
+        return {}
+    return noted if isinstance(noted, dict) else {}
+
+
+def _index_columns(noted: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Columns that pandas stored as row names; a range index is no column."""
+    index = noted.get("index_columns", [])
+    return tuple(name for name in names if name in index or name.startswith("__index_level_"))
+
+
+def _nominal_columns(noted: dict[str, Any], schema: Any) -> frozenset[str]:
+    """Truth values, dictionaries, and what pandas calls categorical: Parquet stores categories of numbers as numbers."""
+    from pyarrow import types
+
+    columns = [column for column in noted.get("columns", []) if isinstance(column, dict)]
+    categorical = {column.get("field_name") for column in columns if column.get("pandas_type") == "categorical"}
+    return frozenset(
+        column.name
+        for column in schema
+        if column.name in categorical or types.is_boolean(column.type) or types.is_dictionary(column.type)
+    )
 
 
 def _is_number(kind: Any) -> bool:
@@ -72,7 +95,7 @@ def _blocks(file: Any, names: tuple[str, ...], origin: str) -> Iterator[Floats]:
     done = 0
     try:
         for batch in file.iter_batches(batch_size=BLOCK_ROWS, use_threads=False):
-            columns = [_as_float(batch.column(index)) for index in range(len(names))]
+            columns = [_as_float(batch.column(name)) for name in names]
             yield require_finite(np.stack(columns, axis=1), names, done, origin)
             done += len(batch)
     except (pyarrow.ArrowException, OSError) as error:

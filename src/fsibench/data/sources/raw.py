@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,14 +21,16 @@ MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 class Raw:
     """Columns as found: their names (empty if the file has none) and float64 blocks [n, C].
 
-    A nominal column holds places in `levels[name]`, its labels in alphabetical order; a missing value is nan, and
-    both occur only if the layout allows them. `index` names columns that the writer marked as row names.
+    A nominal column holds places in `levels[name]`, its labels in order; a missing value is nan, and both occur only if
+    the layout allows them. `index` names columns that the writer marked as row names, `nominal` those that it declared
+    to be categories or truth values: labels even where they are numbers. Columns that the layout drops are not there.
     """
 
     names: tuple[str, ...]
     blocks: Iterator[Floats]
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     index: tuple[str, ...] = ()
+    nominal: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,10 @@ class Layout:
     header: bool = True
     members: tuple[str, ...] = ()  # the way to the table through archives inside archives
     sheet: str = ""
+    drop: tuple[str, ...] = ()  # columns that are not read
     labels: bool = False  # text columns are nominal
     label_columns: tuple[str, ...] = ()  # these may be, whatever the others are
+    nominal: tuple[str, ...] = ()  # these are, even if their labels are numbers
     gaps: bool = False  # values may be missing
     dates: tuple[str, ...] = ()  # columns of dates, read as days since 1970
     times: tuple[str, ...] = ()  # columns of dates or numbers
@@ -49,10 +53,10 @@ class Layout:
     @property
     def plain(self) -> bool:
         """Finite numbers only."""
-        return not (self.labels or self.label_columns or self.gaps or self.dates or self.times)
+        return not (self.labels or self.label_columns or self.nominal or self.gaps or self.dates or self.times)
 
     def may_be_nominal(self, name: str) -> bool:
-        return self.labels or name in self.label_columns
+        return self.labels or name in self.label_columns or name in self.nominal
 
 
 def number(text: str) -> float | None:
@@ -76,6 +80,18 @@ def require_unique(names: tuple[str, ...], origin: str) -> tuple[str, ...]:
     if repeated:
         raise DataError(f"{origin} has more than one column named {', '.join(map(repr, sorted(repeated)[:10]))}.")
     return names
+
+
+def require_columns(wanted: Iterable[str], names: tuple[str, ...], origin: str) -> None:
+    for name in wanted:
+        if name not in names:
+            raise DataError(f"{origin} has no column {name!r}; it has {', '.join(map(repr, names[:30]))}.")
+
+
+def kept_places(names: tuple[str, ...], layout: Layout, origin: str) -> list[int]:
+    """Which columns are read: all but the dropped ones, which must exist."""
+    require_columns(layout.drop, names, origin)
+    return [place for place, name in enumerate(names) if name not in layout.drop]
 
 
 def column_name(names: tuple[str, ...], column: int) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from fsibench.data import Floats
 from fsibench.data.sources.archives import BLOCK_BYTES
 from fsibench.data.sources.frames import from_texts
-from fsibench.data.sources.raw import Layout, Raw, column_name, number, require_finite, require_unique
+from fsibench.data.sources.raw import Layout, Raw, column_name, kept_places, number, require_finite, require_unique
 from fsibench.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,8 @@ def read_text(stream: IO[bytes], origin: str, layout: Layout) -> Raw:
     if decimal == ",":
         rest = ([_with_points(line, delimiter) for line in lines] for lines in rest)
     if layout.plain:
-        return Raw(names, _text_blocks(rest, origin, delimiter, names))
+        kept = kept_places(names, layout, origin)
+        return Raw(tuple(names[place] for place in kept), _text_blocks(rest, origin, delimiter, names, kept))
     rows = _rows(itertools.chain.from_iterable(rest), origin, delimiter, len(names))
     return from_texts(names, rows, layout, origin)
 
@@ -141,14 +142,18 @@ def _with_points(line: str, delimiter: str) -> str:
 
 
 def _text_blocks(
-    blocks: Iterable[list[str]], origin: str, delimiter: str, names: tuple[str, ...]
+    blocks: Iterable[list[str]], origin: str, delimiter: str, names: tuple[str, ...], kept: list[int]
 ) -> Iterator[Floats]:
-    done = 0
+    done, kept_names = 0, tuple(names[place] for place in kept)
     for lines in filter(None, blocks):  # nothing may be left beside the header
         values = _parse(lines, delimiter)
-        if values is None or values.shape != (len(lines), len(names)):
-            raise _explained(lines, done, origin, delimiter, names)
-        yield require_finite(values, names, done, origin)
+        if values is not None and values.shape == (len(lines), len(names)):
+            values = values[:, kept]
+        else:
+            values = _parse_kept(lines, delimiter, len(names), kept) if len(kept) < len(names) else None
+        if values is None:
+            raise _explained(lines, done, origin, delimiter, names, kept)
+        yield require_finite(values, kept_names, done, origin)
         done += len(lines)
 
 
@@ -158,12 +163,23 @@ def _parse(lines: list[str], delimiter: str) -> Floats | None:
     return None
 
 
-def _explained(lines: list[str], done: int, origin: str, delimiter: str, names: tuple[str, ...]) -> DataError:
+def _parse_kept(lines: list[str], delimiter: str, width: int, kept: list[int]) -> Floats | None:
+    """For lines with text in a column that is left out."""
+    rows = [_fields(line, delimiter) for line in lines]
+    if any(len(row) != width for row in rows):
+        return None
+    values = [[number(row[place]) for place in kept] for row in rows]
+    return None if any(None in row for row in values) else np.array(values, dtype=np.float64)
+
+
+def _explained(
+    lines: list[str], done: int, origin: str, delimiter: str, names: tuple[str, ...], kept: list[int]
+) -> DataError:
     for row, line in enumerate(lines, done + 1):
         fields = _fields(line, delimiter)
         if len(fields) != len(names):
             return DataError(f"{origin}, row {row}: {len(fields)} fields instead of {len(names)}.")
-        for column, text in enumerate(fields):
+        for column, text in ((place, fields[place]) for place in kept):
             if number(text) is None and text.strip().lower() not in {"nan", "inf", "-inf", "+inf", "infinity"}:
                 where = f"{origin}, row {row}, column {column_name(names, column)}"
                 if not text.strip():
