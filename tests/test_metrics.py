@@ -76,10 +76,10 @@ def test_tail_weighted_crps_agrees_with_quadrature_over_levels() -> None:
 
 
 def test_calibration_error_vanishes_for_the_true_distribution_and_not_for_a_narrow_one() -> None:
-    assert scoring.calibration_error(*gaussian()) < 0.02
+    assert scoring.calibration_error(Prediction(*gaussian()).pit) < 0.02
     narrow, y = gaussian(scale=0.5)
     expected = np.mean([abs((2 * stats.norm.cdf(0.5 * stats.norm.ppf(0.5 + c / 20)) - 1) - c / 10) for c in range(1, 10)])
-    assert scoring.calibration_error(narrow, y) == pytest.approx(expected, abs=0.02)
+    assert scoring.calibration_error(narrow.cdf(y)) == pytest.approx(expected, abs=0.02)
 
 
 def test_parts_of_the_crps_add_up_to_the_crps() -> None:

@@ -13,7 +13,7 @@ import scipy.integrate
 import scipy.stats
 import torch
 
-from fsibench.predictive import Predictive, crps_ensemble
+from fsibench.predictive import Predictive, SamplePredictive, crps_ensemble
 
 
 def mixture(num_components: int, num_points: int = 6, seed: int = 0, smallest: float = 0.3) -> Predictive:
@@ -40,11 +40,11 @@ def crps_by_quadrature(predictive: Predictive, y: float, point: int) -> float:
 
 
 @pytest.mark.parametrize("num_components", [1, 2, 7, 40])
-@pytest.mark.parametrize("method", ["pairs", "integral", "auto"])
-def test_crps_equals_its_definition(num_components: int, method: str) -> None:
+@pytest.mark.parametrize("algorithm", ["pairs", "integral", "auto"])
+def test_crps_equals_its_definition(num_components: int, algorithm: str) -> None:
     predictive, y = mixture(num_components), observations()
     expected = [crps_by_quadrature(predictive, float(y[i]), i) for i in range(6)]
-    assert predictive.crps(y, method).numpy() == pytest.approx(expected, abs=2e-7)  # type: ignore[arg-type]
+    assert predictive.crps(y, algorithm).numpy() == pytest.approx(expected, abs=2e-7)  # type: ignore[arg-type]
 
 
 def test_crps_of_one_gaussian_is_that_of_properscoring() -> None:
@@ -170,3 +170,76 @@ def test_a_scale_shared_by_all_components_may_be_given_once() -> None:
 def test_a_predictive_without_component_axis_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\[S, N\]"):
         Predictive(torch.zeros(4), torch.ones(4))
+
+
+# One scale per point: the grid ----------------------------------------------------------------------------------------
+
+
+def one_scale(num_components: int, smallest: float, num_points: int = 12, seed: int = 3, weighted: bool = False) -> Predictive:
+    generator = torch.Generator().manual_seed(seed)
+    loc = torch.randn(num_components, num_points, generator=generator, dtype=torch.float64)
+    scale = smallest * (1.0 + torch.rand(num_points, generator=generator, dtype=torch.float64))
+    weights = torch.rand(num_components, num_points, generator=generator, dtype=torch.float64) if weighted else None
+    return Predictive(loc, scale, weights)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("smallest", [3.0, 0.3, 0.02])
+@pytest.mark.parametrize("num_components", [2, 30, 200])
+def test_the_grid_and_the_pair_sum_give_one_crps(num_components: int, smallest: float, weighted: bool) -> None:
+    predictive, y = one_scale(num_components, smallest, weighted=weighted), observations(12)
+    gap = (predictive.crps(y, "grid") - predictive.crps(y, "pairs")).abs() / predictive.scale[0]
+    assert float(gap.max()) < 5e-9
+
+
+@pytest.mark.parametrize("smallest", [0.5, 0.05])
+def test_crps_on_a_grid_equals_its_definition(smallest: float) -> None:
+    predictive, y = one_scale(25, smallest, num_points=3), observations(3)
+    expected = [crps_by_quadrature(predictive, float(y[i]), i) for i in range(3)]
+    assert predictive.crps(y, "grid").numpy() == pytest.approx(expected, abs=2e-7)
+
+
+@pytest.mark.parametrize("smallest", [1e-2, 1e-4, 1e-8])
+def test_crps_of_narrow_mixtures_approaches_that_of_their_locations(smallest: float) -> None:
+    predictive, y = one_scale(100, smallest), observations(12)
+    expected = properscoring.crps_ensemble(y.numpy(), predictive.loc.T.numpy())
+    assert predictive.crps(y).numpy() == pytest.approx(expected, abs=0.05 * smallest + 1e-12)
+
+
+def test_the_grid_refuses_several_scales() -> None:
+    with pytest.raises(ValueError, match="one scale"):
+        mixture(20).crps(observations(), "grid")
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("smallest", [1.0, 0.1, 0.01])
+def test_distribution_function_and_quantiles_on_a_grid_are_exact(smallest: float, weighted: bool) -> None:
+    predictive = one_scale(80, smallest, weighted=weighted)
+    thresholds = torch.linspace(-9.0, 9.0, 61, dtype=torch.float64)
+    direct = torch.stack([predictive.cdf(z.expand(12)) for z in thresholds])
+    assert torch.allclose(predictive.cdf_at(thresholds), direct, rtol=0, atol=1e-8)
+    levels = torch.tensor([0.001, 0.025, 0.5, 0.8, 0.999], dtype=torch.float64)
+    for level, quantile in zip(levels, predictive.quantile(levels), strict=True):
+        assert torch.allclose(predictive.cdf(quantile), level.expand(12), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "predictive",
+    [
+        mixture(5),
+        Predictive(mixture(5).loc, mixture(5).scale, torch.arange(1.0, 6.0, dtype=torch.float64)),
+        Predictive(mixture(5).loc, mixture(5).scale, df=4.0),
+        SamplePredictive(mixture(9).loc),
+        SamplePredictive(mixture(9).loc, torch.arange(1.0, 10.0, dtype=torch.float64)),
+    ],
+)
+def test_shared_thresholds_give_the_distribution_function(predictive: Predictive) -> None:
+    thresholds = torch.cat([torch.linspace(-6.0, 6.0, 25, dtype=torch.float64), predictive.loc[:2, 0]])
+    direct = torch.stack([predictive.cdf(z.expand(6)) for z in thresholds])
+    assert torch.allclose(predictive.cdf_at(thresholds), direct, rtol=0, atol=1e-12)
+
+
+def test_far_tails_keep_their_digits() -> None:
+    predictive = Predictive(torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
+    for z in (-30.0, -8.0, 8.0):
+        assert float(predictive.cdf(torch.tensor([z]))) == pytest.approx(scipy.stats.norm.cdf(z), rel=1e-12)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fsibench.predictive import Predictive
+    from fsibench.references import Reference
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,37 @@ class Prediction:
     """What a metric sees, in float64 and in the target's own units.
 
     `predictive` is p(y | x) at each test row, `y` [N] are the answers. `functions` gives coherent draws f_s at the
-    first R rows, noise not included, [S, R]; it is None where there are none.
+    first R rows, noise not included, [S, R]; it is None where there are none. `reference` is the exact posterior of these
+    rows under a stated prior, for the few problems where it is known.
     """
 
     predictive: Predictive
     y: Tensor
     functions: Callable[[], Tensor] | None = None
+    reference: Reference | None = None
+
+    @functools.cached_property
+    def log_density(self) -> Tensor:
+        """log p(y | x) at each test row, [N]."""
+        return self.predictive.log_prob(self.y)
+
+    @functools.cached_property
+    def pit(self) -> Tensor:
+        """Probability integral transforms F(y) at each test row, [N]."""
+        return self.predictive.cdf(self.y)
 
     @functools.cached_property
     def first(self) -> Prediction:
         """The first test rows (their order is random), for metrics whose cost would grow with all of them."""
+        if len(self.y) <= scoring.MOST_ROWS:
+            return self
         rows = slice(0, scoring.MOST_ROWS)
         return Prediction(self.predictive.rows(rows), self.y[rows])
+
+    @functools.cached_property
+    def crps(self) -> Tensor:
+        """CRPS of every row, [N]."""
+        return self.predictive.crps(self.y)
 
     @functools.cached_property
     def quantiles(self) -> Mapping[float, Tensor]:
@@ -107,7 +127,7 @@ def require_key(key: str) -> None:
         raise UsageError(f"the metric key {key!r} is taken by a column of the store; choose another.")
 
 
-METRICS = (
+METRICS: tuple[Metric, ...] = (
     Metric(
         "rmse", "RMSE", "target", False,
         lambda p: float((p.predictive.mean - p.y).square().mean().sqrt()),
@@ -115,12 +135,12 @@ METRICS = (
     ),
     Metric(
         "ll", "LL", "nats", True,
-        lambda p: float(p.predictive.log_prob(p.y).mean()),
+        lambda p: float(p.log_density.mean()),
         "mean log density of the test targets", headline=True,
     ),
     Metric(
         "crps", "CRPS", "target", False,
-        lambda p: float(p.predictive.crps(p.y).mean()),
+        lambda p: float(p.crps.mean()),
         "continuous ranked probability score", headline=True,
     ),
     Metric(
@@ -130,7 +150,7 @@ METRICS = (
     ),
     Metric(
         "calibration", "calibration error", "", False,
-        lambda p: scoring.calibration_error(p.predictive, p.y),
+        lambda p: scoring.calibration_error(p.pit),
         "mean distance between nominal and observed coverage of central intervals",
     ),
     Metric(
@@ -155,7 +175,7 @@ METRICS = (
     ),
     Metric(
         "ll_worst", "LL lost in the worst 1 %", "", False,
-        lambda p: scoring.share_of_worst(p.predictive.log_prob(p.y)),
+        lambda p: scoring.share_of_worst(p.log_density),
         "share of all deviation from the median log density that the worst 1 % of points cause",
     ),
     Metric(
@@ -182,6 +202,47 @@ METRICS = (
         "energy", "energy score", "target", False,
         lambda p: math.nan if p.groups is None else scoring.energy_score(p.groups),
         "energy score of groups of 10 test points from coherent draws plus noise", looks="last",
+    ),
+)  # fmt: skip
+
+
+def _from_truth(key: str, label: str, meaning: str, distance: str, looks: Literal["every", "last"]) -> tuple[Metric, Metric]:
+    """One distance from the exact posterior, on test rows inside and outside the training data."""
+
+    def compute(inside: bool) -> Callable[[Prediction], float]:
+        def value(p: Prediction) -> float:
+            if p.reference is None or len(p.y) != len(p.reference.inside):
+                return math.nan
+            from fsibench.references import distances
+
+            rows = distances.rows_of(p.reference, inside)
+            if distance == "energy_distance":
+                return math.nan if p.functions is None else distances.energy_distance(p.functions(), p.reference, rows)
+            return float(getattr(distances, distance)(p.predictive, p.reference, rows))
+
+        return value
+
+    unit: Literal["nats", ""] = "nats" if distance == "divergence" else ""
+    return (
+        Metric(f"truth_{key}", label, unit, False, compute(True), f"{meaning}; test rows inside the data", looks=looks),
+        Metric(
+            f"truth_{key}_outside", f"{label}, outside", unit, False, compute(False),
+            f"{meaning}; test rows outside the data", looks=looks,
+        ),
+    )  # fmt: skip
+
+
+METRICS += (
+    *_from_truth(
+        "w2", "W2 to truth", "Wasserstein-2 distance of the marginals of y from the exact ones, in sds of the target",
+        "wasserstein", "every",
+    ),
+    *_from_truth("kl", "KL from truth", "KL(exact ‖ predicted) of the marginals of y", "divergence", "every"),
+    *_from_truth("mean", "mean off truth", "RMS error of the predictive mean against the exact one, in sds of the target", "mean_error", "every"),
+    *_from_truth("sd", "sd off truth", "RMS error of the predictive sd against the exact one, in sds of the target", "sd_error", "every"),
+    *_from_truth(
+        "energy", "energy distance to truth", "energy distance of joint draws of functions from the exact ones, per root of the rows",
+        "energy_distance", "last",
     ),
 )  # fmt: skip
 

@@ -6,6 +6,7 @@ log-likelihood is stored for it. Nothing has to invent a bandwidth.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,14 +42,23 @@ class SamplePredictive(Predictive):
     def cdf(self, y: Tensor) -> Tensor:
         return self.averaged((self.loc <= y).to(self.loc.dtype))
 
+    def cdf_at(self, thresholds: Tensor) -> Tensor:
+        values, weights = self._sorted()
+        wanted = thresholds.to(values).expand(self.num_points, -1).contiguous()  # [N, Z]
+        count = torch.searchsorted(values.mT.contiguous(), wanted, right=True)  # values at or below a threshold
+        cumulated = torch.nn.functional.pad(weights.cumsum(0), (0, 0, 1, 0)).clamp_max_(1.0)  # [S + 1, N]
+        return cumulated.gather(0, count.mT)
+
     def sample(self, num_draws: int, generator: torch.Generator) -> Tensor:
         return self.loc.gather(0, self.drawn_components(num_draws, generator))
 
     def _sorted(self) -> tuple[Tensor, Tensor]:
-        """Values in increasing order and their weights, [S, N] each, float64."""
-        values, order = self.loc.sort(0)
-        weights = torch.full_like(values, 1.0 / len(values)) if self.weights is None else self.weights.gather(0, order)
-        return values, weights
+        """Values in increasing order and their weights, [S, N] each."""
+        rows = np.ascontiguousarray(self.loc.mT.numpy())  # numpy sorts rows several times faster than torch sorts columns
+        if self.weights is None:
+            return torch.from_numpy(np.sort(rows, 1)).mT, torch.full_like(self.loc, 1.0 / len(self.loc))
+        order = torch.from_numpy(rows.argsort(1)).mT
+        return self.loc.gather(0, order), self.weights.gather(0, order)
 
     def _quantiles(self, levels: Tensor) -> Tensor:
         """The smallest value with at least that probability at or below it, [Q, N]."""
