@@ -24,11 +24,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fsibench.blocks.adversarial import Discriminator, Moments
-from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.adversarial import Discriminator, Moments, adaptive_contrast
+from fsibench.blocks.divergences import mean_alpha_energy
 from fsibench.blocks.draws import by_rows, normal
 from fsibench.blocks.likelihoods import noise_variance
-from fsibench.blocks.networks import NoiseSampler, num_weights, sampled_network, scaled_weights
+from fsibench.blocks.mlp import NoiseSampler
+from fsibench.blocks.networks import num_weights, sampled_network, scaled_weights
 from fsibench.blocks.training import (
     Optimiser,
     Schedule,
@@ -44,7 +45,7 @@ from fsibench.predictive import Predictive
 
 RELEASED: Mapping[str, Any] = {
     "num_draws": 10, "weights": "per_point", "num_test_draws": 100, "batch_size": 10, "learning_rate": 1e-4,
-    "discriminator_learning_rate": 1e-3, "schedule": "constant", "warm_up": 0.1, "initialisation": "released",
+    "sampler_learning_rate": 1e-4, "discriminator_learning_rate": 1e-3, "schedule": "constant", "warm_up": 0.1, "initialisation": "released",
     "initial_log_noise": 0.01, "initial_log_prior": -5.0, "discriminator_draws": "fresh", "epochs": 2000,
 }  # fmt: skip
 
@@ -67,6 +68,7 @@ class AADM(Method):
     }
     search: ClassVar[Space] = {
         "learning_rate": Between(5e-4, 2e-2, log=True),
+        "sampler_learning_rate": Between(1e-4, 5e-3, log=True),
         "discriminator_learning_rate": Between(3e-4, 1e-2, log=True),
         "batch_size": (25, 50, 100, 200),
         "num_draws": (8, 16, 32, 64),
@@ -82,14 +84,16 @@ class AADM(Method):
     weights: Literal["per_point", "shared"] = "shared"
     num_test_draws: int = 200
     batch_size: int = 100
-    learning_rate: float = 3e-3
+    learning_rate: float = 3e-3  # of biases, noise and prior
+    # of q's network: a weight that it draws sums 50 units, so a step of Adam moves it 50 times as far as its own rate says
+    sampler_learning_rate: float = 3e-4
     discriminator_learning_rate: float = 3e-3  # constant: T has to keep up with q to the end
     schedule: Schedule = "cosine"
     epochs: int = 0  # length of the schedule, after which the fit ends; 0 means that of the budget
     warm_up: float = 0.2  # share of the schedule over which the KL's weight rises to 1
-    # The discriminator learns from the draws of the step before (independent of those it then judges, and free),
-    # from fresh ones (as released), or from the very draws it judges.
-    discriminator_draws: Literal["previous", "fresh", "shared"] = "previous"
+    # The discriminator learns from the draws of the step before (independent of those it then judges, and free), or from
+    # fresh ones (as released).
+    discriminator_draws: Literal["previous", "fresh"] = "previous"
     initialisation: Literal["scaled", "released"] = "scaled"
     initial_spread: float = 0.02  # of the draws around their start, relative to the scale of their layer (scaled only)
     initial_log_noise: float = -2.0  # λ
@@ -111,22 +115,22 @@ class AADM(Method):
         model = ImplicitWeights(self, train.num_inputs, generator, train.x.dtype)
         discriminator = make_discriminator(self, model.num_weights, generator, train.x.dtype)
         optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
+        of_sampler = Optimiser(model.sampler.parameters, self.sampler_learning_rate, self.schedule)
         schedule = progress(lambda: budget.fraction, steps_of(self.epochs, len(train), self.batch_size))
         for fraction, batch in zip(schedule, train.batches(self.batch_size, generator), strict=False):
             w = model.sampler(model.num_draws(len(batch)), generator)  # [B S or S, P]
-            moments = Moments(w)
-            hidden: list[Tensor] = []
-            drawn = moments.standardised.detach()
-            if self.discriminator_draws != "previous":
-                fresh = self.discriminator_draws == "fresh"
-                learned_from = model.draw_standardised(len(batch), generator) if fresh else drawn
-                cross_entropy = discriminator.improve_on_gaussian(learned_from, fraction, generator)
-            kl = model.kl(moments, discriminator, hidden)
-            loss = warm_up(fraction, self.warm_up) / len(train) * kl - model.data_term(batch, w)
+            if self.discriminator_draws == "fresh":
+                fresh = Moments(model.draw_weights(len(batch), generator)).standardised
+                cross_entropy = discriminator.improve_on_gaussian(fresh, fraction, generator)
+            contrast = adaptive_contrast(w, model.log_prior, discriminator)
+            loss = warm_up(fraction, self.warm_up) / len(train) * contrast.kl - model.data_term(batch, w)
             value = optimiser.minimise(loss, fraction)
+            of_sampler.step(fraction)
             if self.discriminator_draws == "previous":  # only now, for the next step
-                cross_entropy = discriminator.improve_on_gaussian(drawn, fraction, generator, hidden)
-            model.last = {"loss": value, "kl": kl.detach(), "discriminator_loss": cross_entropy}
+                cross_entropy = discriminator.improve_on_gaussian(
+                    contrast.standardised, fraction, generator, contrast.hidden
+                )
+            model.last = {"loss": value, "kl": contrast.kl.detach(), "discriminator_loss": cross_entropy}
             yield model
 
 
@@ -156,31 +160,27 @@ class ImplicitWeights:
         self.sampler = make_sampler(options, self.widths, generator, dtype)
         biases = torch.randn(sum(self.widths[1:]), generator=generator, dtype=dtype, device=generator.device)
         self.biases = leaf(0.1 * biases)
-        # λ, the log variance of the observation noise, and τ, that of the prior
-        self.scalars = leaf(biases.new_tensor([options.initial_log_noise, options.initial_log_prior]))
+        self.log_noise = leaf(biases.new_tensor(options.initial_log_noise))  # λ
+        self.log_prior = leaf(biases.new_tensor(options.initial_log_prior))  # τ
         self.last: dict[str, float | Tensor] = {}
 
     @property
     def parameters(self) -> list[Tensor]:
-        return [*self.sampler.parameters, self.biases, self.scalars]
+        """All but the sampler's, which learn at a rate of their own."""
+        return [self.biases, self.log_noise, self.log_prior]
 
     def num_draws(self, num_points: int) -> int:
         return self.options.num_draws * (num_points if self.options.weights == "per_point" else 1)
 
     @torch.no_grad()
-    def draw_standardised(self, num_points: int, generator: torch.Generator) -> Tensor:
-        """What the discriminator learns from."""
-        moments = Moments(self.sampler(self.num_draws(num_points), generator))
-        return moments.standardised
-
-    def kl(self, moments: Moments, discriminator: Discriminator, hidden: list[Tensor] | None = None) -> Tensor:
-        """E_q log q(w)/p(w) = E_q T(w̃) + KL( N(m, s²) ‖ N(0, e^τ) ). `hidden` as in `Discriminator.log_ratio`."""
-        return discriminator.log_ratio(moments.standardised, hidden).mean() + moments.divergence(0.0, self.scalars[1])
+    def draw_weights(self, num_points: int, generator: torch.Generator) -> Tensor:
+        """As many as a step draws, without gradients."""
+        return self.sampler(self.num_draws(num_points), generator)
 
     def data_term(self, batch: Data, w: Tensor) -> Tensor:
         """Mean alpha-energy of the batch."""
         f = self.outputs(batch.x, w)  # [S, B]
-        return alpha_energy(batch.y, f, 0.0, noise_variance(self.scalars[0]), self.options.alpha).mean()
+        return mean_alpha_energy(batch.y, f, None, self.log_noise, self.options.alpha)
 
     def outputs(self, x: Tensor, w: Tensor) -> Tensor:
         """f(x_i; w): all vectors at all points, or S vectors of its own for each point: [S, B]."""
@@ -196,7 +196,7 @@ class ImplicitWeights:
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Networks with weights from N(0, e^τ) and the trained biases."""
-        w = (0.5 * self.scalars[1]).exp() * normal(generator, num_draws, self.num_weights, like=x)
+        w = (0.5 * self.log_prior).exp() * normal(generator, num_draws, self.num_weights, like=x)
         return self._functions(x, w)
 
     def _functions(self, x: Tensor, w: Tensor) -> Tensor:
@@ -205,13 +205,13 @@ class ImplicitWeights:
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
         loc = self.draw(x, self.options.num_test_draws, generator)
-        return Predictive(loc, noise_variance(self.scalars[0]).sqrt())
+        return Predictive(loc, noise_variance(self.log_noise).sqrt())
 
     @torch.no_grad()
     def trace(self) -> dict[str, float | Tensor]:
         numbers: dict[str, float | Tensor] = {name: float(value) for name, value in self.last.items()}
-        numbers["noise"] = noise_variance(self.scalars[0]).sqrt().item()
-        numbers["prior_scale"] = (0.5 * self.scalars[1]).exp().item()
+        numbers["noise"] = noise_variance(self.log_noise).sqrt().item()
+        numbers["prior_scale"] = (0.5 * self.log_prior).exp().item()
         return numbers
 
 

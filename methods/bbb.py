@@ -22,17 +22,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fsibench.blocks.divergences import alpha_energy, diagonal_gaussian_entropy, diagonal_gaussian_kl
+from fsibench.blocks.divergences import diagonal_gaussian_entropy, diagonal_gaussian_kl, mean_alpha_energy
 from fsibench.blocks.draws import normal, uniform
 from fsibench.blocks.likelihoods import LOG_2PI, noise_variance
-from fsibench.blocks.networks import (
-    activation,
-    gaussian_layer,
-    num_weights,
-    sampled_network,
-    split_biases,
-    split_weights,
-)
+from fsibench.blocks.local_draws import local_draws
+from fsibench.blocks.networks import num_weights, sampled_network
 from fsibench.blocks.training import (
     Optimiser,
     Schedule,
@@ -135,35 +129,26 @@ class MeanFieldNetwork:
         self.means = leaf(0.1 * normal(generator, P, like=like))  # m
         self.log_variances = leaf(options.initial_log_variance + 0.1 * normal(generator, P, like=like))  # s
         self.biases = leaf(0.1 * normal(generator, sum(self.widths[1:]), like=like))
-        # λ, the log variance of the observation noise, and τ, that of the prior
-        self.scalars = leaf(like.new_full((2,), options.initial_log_noise))
-        with torch.no_grad():
-            self.scalars[1] = options.initial_log_prior
+        self.log_noise = leaf(like.new_tensor(options.initial_log_noise))  # λ
+        self.log_prior = leaf(like.new_tensor(options.initial_log_prior))  # τ
 
     @property
     def parameters(self) -> list[Tensor]:
-        return [self.means, self.log_variances, self.biases, self.scalars]
+        return [self.means, self.log_variances, self.biases, self.log_noise, self.log_prior]
 
     def loss(self, batch: Data, num_data: int, beta: float, generator: torch.Generator) -> Tensor:
-        log_noise, log_prior = self.scalars.unbind()
         f = self.local_draws(batch.x, self.options.num_draws, generator)  # [S, B]
-        data_term = alpha_energy(batch.y, f, 0.0, noise_variance(log_noise), alpha=0.0).mean()
-        return beta / num_data * self.kl(log_prior, generator) - data_term
+        data_term = mean_alpha_energy(batch.y, f, None, self.log_noise, alpha=0.0)
+        return beta / num_data * self.kl(generator) - data_term
 
     def local_draws(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """f_s(x_i) with fresh weights for every (s, i), by local reparameterisation: [S, N]."""
-        means = split_weights(self.means, self.widths)
-        variances = split_weights(self.log_variances.exp(), self.widths)
-        biases = split_biases(self.biases, self.widths)
-        h = gaussian_layer(x, means[0], variances[0], biases[0], num_draws, generator).flatten(0, 1)  # [S N, H]
-        for mean, variance, bias in zip(means[1:], variances[1:], biases[1:], strict=True):
-            h = gaussian_layer(activation(h), mean, variance, bias, None, generator)
-        return h.view(num_draws, -1)
+        return local_draws(x, self.means, self.log_variances, self.biases, self.widths, num_draws, generator)
 
-    def kl(self, log_prior: Tensor, generator: torch.Generator) -> Tensor:
+    def kl(self, generator: torch.Generator) -> Tensor:
         """KL(q ‖ p): closed form for the Gaussian prior, one-draw estimate of E_q log p for the scale mixture."""
         if self.options.prior == "gaussian":
-            return diagonal_gaussian_kl(self.means, self.log_variances, 0.0, log_prior)
+            return diagonal_gaussian_kl(self.means, self.log_variances, 0.0, self.log_prior)
         weights = self.draw_weights(self.options.num_draws, generator)  # [S, P]
         log_p = scale_mixture_log_density(weights, self.options.mixture_weight, self.options.mixture_log_scales)
         return -diagonal_gaussian_entropy(self.log_variances) - log_p.sum(-1).mean()
@@ -181,7 +166,7 @@ class MeanFieldNetwork:
         """Networks with weights from the prior and the trained biases."""
         w = normal(generator, num_draws, self.means.numel(), like=x)
         if self.options.prior == "gaussian":
-            w *= (0.5 * self.scalars[1]).exp()
+            w *= (0.5 * self.log_prior).exp()
         else:
             wide, narrow = (math.exp(scale) for scale in self.options.mixture_log_scales)
             is_wide = uniform(generator, *w.shape, like=x) < self.options.mixture_weight
@@ -191,18 +176,17 @@ class MeanFieldNetwork:
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
         loc = self.draw(x, self.options.num_test_draws, generator)
-        return Predictive(loc, noise_variance(self.scalars[0]).sqrt())
+        return Predictive(loc, noise_variance(self.log_noise).sqrt())
 
     @torch.no_grad()
     def trace(self) -> dict[str, float | Tensor]:
-        log_noise, log_prior = self.scalars.unbind()
         explained: dict[str, float | Tensor] = {
             "loss": self.last_loss,
-            "noise": noise_variance(log_noise).sqrt().item(),
+            "noise": noise_variance(self.log_noise).sqrt().item(),
         }
         if self.options.prior == "gaussian":
-            explained["prior_scale"] = (0.5 * log_prior).exp().item()
-            explained["kl"] = diagonal_gaussian_kl(self.means, self.log_variances, 0.0, log_prior).item()
+            explained["prior_scale"] = (0.5 * self.log_prior).exp().item()
+            explained["kl"] = diagonal_gaussian_kl(self.means, self.log_variances, 0.0, self.log_prior).item()
         return explained
 
 

@@ -29,12 +29,12 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.batched import batched_network, starting_parameters
+from fsibench.blocks.draws import by_rows
 from fsibench.blocks.likelihoods import LOG_2PI, MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
-CHUNK_ROWS = 500
 # Enough rows and passes to tell precisions and rates apart.
 MOST_VALIDATION_ROWS = 1000
 VALIDATION_PASSES = 50
@@ -46,6 +46,7 @@ class Dropout(Method):
 
     name: ClassVar[str] = "dropout"
     paper: ClassVar[str] = "Gal, Ghahramani, Dropout as a Bayesian approximation, ICML 2016"
+    reproduces: ClassVar[str] = "dropout"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {"batch_size": 128, "learning_rate": 1e-3, "schedule": "constant", "num_passes": 10_000},
     }
@@ -154,11 +155,12 @@ class DropoutNetworks:
     @torch.no_grad()
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         state = generator.get_state()
-        parts = []
-        for rows in x.split(CHUNK_ROWS):
+
+        def at(rows: Tensor) -> Tensor:
             generator.set_state(state)  # the same masks for every chunk: one function
-            parts.append(self.functions(self.chosen, rows, num_draws, generator))
-        return torch.cat(parts, 1)
+            return self.functions(self.chosen, rows, num_draws, generator)
+
+        return by_rows(at, x)
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:

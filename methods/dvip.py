@@ -29,9 +29,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from fsibench.blocks.coefficients import cholesky_factor, coefficient_kl
 from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.draws import normal
-from fsibench.blocks.gaussian import standard_kl
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.priors import Prior, make_prior, prior_class
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
@@ -82,6 +82,9 @@ class DVIP(Method):
             num_test_samples=self.num_test_samples,
         )  # fmt: skip
 
+    def published_column(self) -> str:
+        return f"DVIP-{self.layers}" if self.layers > 1 else ""  # one layer is `vip`
+
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[DeepProcess]:
         model = DeepProcess(self, train, generator)
         optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
@@ -108,11 +111,11 @@ class Layer:
         return [*self.prior.parameters, self.q_mean, self.q_factor]
 
     def factor(self) -> Tensor:
-        return self.q_factor.tril(-1) + self.q_factor.diagonal(dim1=1, dim2=2).exp().diag_embed()
+        return cholesky_factor(self.q_factor)
 
     def kl(self) -> Tensor:
         """Σ_d KL[q(a_d) ‖ N(0, I)]"""
-        return torch.stack([standard_kl(mean, L) for mean, L in zip(self.q_mean, self.factor(), strict=True)]).sum()
+        return torch.stack([coefficient_kl(*each) for each in zip(self.q_mean, self.q_factor, strict=True)]).sum()
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """m(x) [D', N] and Φ(x) [D', N, S]."""

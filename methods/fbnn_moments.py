@@ -25,9 +25,9 @@ from torch import Tensor
 
 from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.functional_network import FunctionalNetwork, process_prior
-from fsibench.blocks.gaussian import factor, gaussian_kl
+from fsibench.blocks.gaussian import factor, moment_kl
 from fsibench.blocks.likelihoods import noise_variance
-from fsibench.blocks.linalg import gram
+from fsibench.blocks.linalg import add_to_diagonal, lower_gram
 from fsibench.blocks.priors import BNNPrior, GaussianProcessPrior, Prior, prior_class
 from fsibench.blocks.training import Optimiser, Schedule, require_at_least, warm_up
 from fsibench.contract import Between, Budget, Data, Method, Space
@@ -41,7 +41,7 @@ class FBNNMoments(Method):
     paper: ClassVar[str] = "model of Sun et al., Functional variational Bayesian neural networks, ICLR 2019"
     variant: ClassVar[str] = "KL between Gaussians with the moments of q and p, in place of spectral Stein scores"
     search: ClassVar[Space] = {
-        "num_draws": (20, 50, 100),
+        "num_draws": (10, 15, 30, 50),
         "batch_size": (50, 100, 200, 400),
         "num_random": (1, 5, 20),
         "injected_noise": Between(0.001, 0.1, log=True),
@@ -53,7 +53,7 @@ class FBNNMoments(Method):
     }
 
     prior: str = "bnn"  # any name of `blocks.priors`
-    num_draws: int = 50  # of the hidden layers, per step
+    num_draws: int = 15  # of the hidden layers, per step; 50 take three times as long and were no better
     num_test_draws: int = 200
     batch_size: int = 200
     num_random: int = 5
@@ -106,9 +106,8 @@ class MomentNetwork(FunctionalNetwork):
         B = len(batch)
         variance = features[:B].square().sum(1)
         data_term = alpha_energy(batch.y, mean[None, :B], variance, noise_variance(self.log_noise), alpha=0.0).mean()
-        return data_term, gaussian_kl(
-            mean.double(), self.blurred_factor(features), *self.prior_moments(points, noise, generator)
-        )
+        g = self.options.injected_noise
+        return data_term, moment_kl(mean, features, *self.prior_moments(points, noise, generator), g**2)
 
     @torch.no_grad()
     def prior_moments(self, points: Tensor, noise: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -120,9 +119,4 @@ class MomentNetwork(FunctionalNetwork):
         if not shared:
             noise = self.prior.draw_noise(4 * self.options.num_draws, generator)
         mean, features = self.prior.moments(points, noise)
-        return mean.double(), self.blurred_factor(features)
-
-    def blurred_factor(self, features: Tensor) -> Tensor:
-        """Cholesky factor of ΦΦᵀ + g²I, in float64: g² is small beside ΦΦᵀ."""
-        K = gram(features)
-        return factor(K + self.options.injected_noise**2 * torch.eye(len(K), dtype=K.dtype, device=K.device))
+        return mean, factor(add_to_diagonal(lower_gram(features), self.options.injected_noise**2))

@@ -35,11 +35,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fsibench.blocks.divergences import alpha_energy
-from fsibench.blocks.draws import by_rows, normal, uniform
+from fsibench.blocks.coefficients import cholesky_factor, coefficient_energy
+from fsibench.blocks.draws import by_rows, normal, some_rows, uniform
 from fsibench.blocks.gaussian import factor, standard_kl
 from fsibench.blocks.likelihoods import LOG_2PI, noise_variance
-from fsibench.blocks.networks import MLP
+from fsibench.blocks.mlp import MLP
 from fsibench.blocks.priors import Prior, make_prior, prior_class
 from fsibench.blocks.training import Optimiser, Schedule, leaf
 from fsibench.contract import Between, Budget, Data, Method, Space
@@ -47,6 +47,10 @@ from fsibench.predictive import Predictive
 
 # ν's variance relative to the prior's: below it the generator's covariance would be singular.
 SMALLEST_RESIDUAL = 1e-4
+# Rows that the network sees at a time, and at most so many whose features are kept: 100 of them take 40 MB.
+PREDICTION_ROWS, MOST_SEEN_ROWS = 2000, 100_000
+# The start of stage two: rows that it sees at most, and noise variances that it tries.
+START_ROWS, NOISE_VARIANCES = 20_000, tuple(10.0 ** (0.5 * k - 4.0) for k in range(9))
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,11 @@ class FVI(Method):
         shared = fitted_generator(self, prior, grids, budget, generator)
         errors = moment_errors(shared, prior, grids, generator)
         model = PosteriorGenerator(self, shared, prior, errors, len(train))
+        rows = some_rows(len(train), START_ROWS, generator)
+        model.start(Data(train.x[rows], train.y[rows]))
         optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
         start = budget.fraction
-        for batch in train.batches(self.batch_size, generator):
+        for batch in model.batches(train, generator):
             fraction = (budget.fraction - start) / max(1.0 - start, 1e-9)
             model.last_loss = optimiser.minimise(-model.objective(batch) / len(train), fraction)
             yield model
@@ -209,36 +215,91 @@ class PosteriorGenerator:
         K = options.num_basis
         self.q_mean = leaf(flat.new_zeros(K))  # μ
         self.q_factor = leaf(flat.new_zeros(K, K))  # L below its diagonal, on it the log: q starts at the prior
+        # μ and L are relative to a start, h = μ₀ + L₀h': steps of one size then suit all directions
+        self.origin, self.scale = flat.new_zeros(K), torch.eye(K, dtype=flat.dtype, device=flat.device)
         self.log_noise = leaf(flat.new_full((1,), options.initial_log_noise))
 
     @property
     def parameters(self) -> list[Tensor]:
         return [self.q_mean, self.q_factor, self.log_noise]
 
+    def mean(self) -> Tensor:
+        """E[h], [K]"""
+        return self.origin + self.scale @ self.q_mean
+
     def factor(self) -> Tensor:
-        return self.q_factor.tril(-1) + self.q_factor.diagonal().exp().diag_embed()
+        """Lower factor of Cov[h], [K, K]"""
+        return self.scale @ cholesky_factor(self.q_factor)
+
+    @torch.no_grad()
+    def start(self, rows: Data) -> None:
+        """Begin at the exact posterior of h given these rows, for the σ² of a grid with the highest objective.
+
+        Each row counts N/n times, with the variance σ² + α s² that the energy gives it at a sure h; at α = 0 no other q
+        has a higher objective for that σ².
+        """
+        seen = self.seen(rows)
+        features, mean, residual = self.split(seen.x.double())
+        identity = torch.eye(self.options.num_basis, dtype=features.dtype, device=features.device)
+        repeats = self.num_data / len(rows)
+        found = []
+        for variance in NOISE_VARIANCES:
+            weighted = repeats * features / (variance + self.options.alpha * residual)[:, None]
+            C = factor(identity + weighted.mT @ features)
+            self.origin = torch.cholesky_solve(weighted.mT @ (seen.y - mean)[:, None], C)[:, 0].to(self.q_mean)
+            self.scale = factor(torch.cholesky_inverse(C)).to(self.q_mean)
+            self.log_noise.fill_(math.log(variance))
+            found.append((self.objective(self.seen(rows)).item(), variance, self.origin, self.scale))
+        _, variance, self.origin, self.scale = max(found, key=lambda each: each[0])
+        self.log_noise.fill_(math.log(variance))
 
     def objective(self, batch: Data) -> Tensor:
-        """N/B Σ_n e_α(n) − KL[q(h) ‖ N(0, I)]; higher is better."""
-        with torch.no_grad():
-            components = self.shared.components(batch.x)
-        mean, variance = self.marginals(*components)
-        energy = alpha_energy(batch.y, mean[None], variance, noise_variance(self.log_noise), self.options.alpha)
-        return self.num_data * energy.mean() - standard_kl(self.q_mean, self.factor())
+        """N/B Σ_n e_α(n) − KL[q(h) ‖ N(0, I)] on rows as `seen`; higher is better."""
+        features, mean, residual = self.split(batch.x)
+        noise = noise_variance(self.log_noise)
+        energy = coefficient_energy(
+            batch.y, mean, features, self.q_mean, self.q_factor, noise, self.options.alpha, residual
+        )
+        return self.num_data / len(batch) * energy - self.kl()
+
+    @torch.no_grad()
+    def seen(self, rows: Data) -> Data:
+        """Rows with what the frozen network says about them in place of their inputs: [L₀ᵀφ, b + φᵀμ₀, s²], [N, K + 2]."""
+        parts = []
+        for x in rows.x.split(PREDICTION_ROWS):
+            features, mean, residual = self.shared.components(x)
+            parts.append(torch.column_stack([features @ self.scale, mean + features @ self.origin, residual]))
+        return Data(torch.cat(parts), rows.y)
+
+    @staticmethod
+    def split(seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features [N, K], mean [N] and variance of ν [N], of rows as `seen`."""
+        return seen[:, :-2], seen[:, -2], seen[:, -1]
+
+    def batches(self, train: Data, generator: torch.Generator) -> Iterator[Data]:
+        """Batches as `seen`: the network is asked once about each row, where all answers fit into memory."""
+        size = self.options.batch_size
+        if len(train) <= MOST_SEEN_ROWS:
+            return self.seen(train).batches(size, generator)
+        return (self.seen(batch) for batch in train.batches(size, generator))
+
+    def kl(self) -> Tensor:
+        """KL[q(h) ‖ N(0, I)]"""
+        return standard_kl(self.mean(), self.factor())
 
     def marginals(self, features: Tensor, mean: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of f(x) under q: [N] each."""
-        return mean + features @ self.q_mean, (features @ self.factor()).square().sum(1) + residual
+        return mean + features @ self.mean(), (features @ self.factor()).square().sum(1) + residual
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        mean, variance = by_rows(lambda rows: torch.stack(self.marginals(*self.shared.components(rows))), x, 2000)
+        mean, variance = by_rows(lambda rows: torch.stack(self.marginals(*self.shared.components(rows))), x, PREDICTION_ROWS)
         return Predictive(mean[None], (variance + noise_variance(self.log_noise)).sqrt()[None])
 
     @torch.no_grad()
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         features, mean, residual = self.shared.components(x)
-        h = self.q_mean + normal(generator, num_draws, self.options.num_basis, like=x) @ self.factor().mT  # [S, K]
+        h = self.mean() + normal(generator, num_draws, self.options.num_basis, like=x) @ self.factor().mT  # [S, K]
         # ν is independent from input to input, but one value at each: equal rows share it
         distinct, position = torch.unique(x, dim=0, return_inverse=True)
         nu = normal(generator, num_draws, len(distinct), like=x)
@@ -254,6 +315,6 @@ class PosteriorGenerator:
         return {
             "loss": self.last_loss,
             "noise": noise_variance(self.log_noise).sqrt().item(),
-            "kl": standard_kl(self.q_mean, self.factor()).item(),
+            "kl": self.kl().item(),
             **self.errors,
         }

@@ -21,7 +21,6 @@ within a budget of seconds. No early stopping; the schedule follows the budget.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -32,9 +31,8 @@ from torch import Tensor
 from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.draws import by_rows, normal
 from fsibench.blocks.kernels import GaussianProcess, fitted_process
-from fsibench.blocks.likelihoods import noise_variance
-from fsibench.blocks.meanfield import MeanFieldWeights, regularised_kl, uniform_points
-from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
+from fsibench.blocks.meanfield import NoisyMeanField, regularised_kl, uniform_points
+from fsibench.blocks.training import Optimiser, Schedule, require_at_least
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
@@ -48,6 +46,7 @@ class GFSVI(Method):
 
     name: ClassVar[str] = "gfsvi"
     paper: ClassVar[str] = "Cinquin, Bamler, Regularized KL-divergence for function-space VI, UAI 2025"
+    reproduces: ClassVar[str] = "GFSVI"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {"num_context": 500, "gamma": 1e-10, "batch_size": 2000, "learning_rate": 1e-3, "schedule": "constant"},
     }
@@ -89,23 +88,13 @@ class GFSVI(Method):
             yield model
 
 
-class LinearisedNetwork:
+class LinearisedNetwork(NoisyMeanField):
     """q(w) through its linearisation, the Gaussian process prior, and the noise."""
 
     def __init__(self, options: GFSVI, train: Data, prior: GaussianProcess, generator: torch.Generator) -> None:
+        hidden = (options.hidden_units,) * options.hidden_layers
+        super().__init__(train.x, hidden, options.initial_log_scale, options.initial_log_noise, generator)
         self.options, self.train, self.prior = options, train, prior
-        self.last_loss, self.last_kl = math.nan, math.nan
-        widths = (train.num_inputs, *(options.hidden_units,) * options.hidden_layers, 1)
-        self.q = MeanFieldWeights(widths, options.initial_log_scale, generator, train.x.dtype)
-        self.log_noise = leaf(torch.full_like(self.q.means[:1], options.initial_log_noise))
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        return [*self.q.parameters, self.log_noise]
-
-    @property
-    def noise(self) -> Tensor:
-        return noise_variance(self.log_noise)[0]
 
     def loss(self, batch: Data, generator: torch.Generator) -> Tensor:
         """The negative objective per training row."""
@@ -146,7 +135,3 @@ class LinearisedNetwork:
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         return self.prior.draw(x, num_draws, generator).to(x.dtype)
-
-    @torch.no_grad()
-    def trace(self) -> dict[str, float | Tensor]:
-        return {"loss": self.last_loss, "kl": self.last_kl, "noise": self.noise.sqrt().item()}

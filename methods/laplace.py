@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.batched import batched_network, starting_parameters
-from fsibench.blocks.draws import normal
+from fsibench.blocks.draws import CHUNK_ROWS, by_rows, normal
 from fsibench.blocks.jacobians import Linearisation, linearise
 from fsibench.blocks.likelihoods import LOG_2PI, MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
@@ -36,7 +36,6 @@ from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.errors import Diverged
 from fsibench.predictive import Predictive
 
-CHUNK_ROWS = 1000
 # Shares of the budget at which the posterior is made anew, besides powers of four of the steps.
 RENEWALS = (0.25, 0.5, 0.75, 0.95)
 PRECISIONS = (1e-4, 1e6)
@@ -50,6 +49,7 @@ class Laplace(Method):
 
     name: ClassVar[str] = "laplace"
     paper: ClassVar[str] = "Daxberger et al., Laplace redux, NeurIPS 2021"
+    reproduces: ClassVar[str] = "Laplace"
     max_rows: ClassVar[int | None] = 100_000
     search: ClassVar[Space] = {
         "hidden_layers": (1, 2),
@@ -126,11 +126,10 @@ class Network:
             s, V = s[kept], J.mT @ (U[:, kept] / s[kept].sqrt())
         else:
             square, gram = 0.0, torch.zeros(num_random, num_random, dtype=torch.float64, device=train.x.device)
-            for start in range(0, len(train), CHUNK_ROWS):
-                rows = slice(start, start + CHUNK_ROWS)
-                f, J = self.linearised(train.x[rows])
+            for x, y in zip(train.x.split(CHUNK_ROWS), train.y.split(CHUNK_ROWS), strict=True):
+                f, J = self.linearised(x)
                 gram += J.mT @ J
-                square += float((train.y[rows] - f).square().sum())
+                square += float((y - f).square().sum())
             s, V = torch.linalg.eigh(finite(gram))
         return LinearisedNetwork(self, s.clamp_min(0.0), V, len(train), square, precision, noise, loss)
 
@@ -184,15 +183,16 @@ class LinearisedNetwork:
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean f(x; w*) and variance jᵀΣj of the linearised function, [N] each."""
-        parts = []
-        for rows in x.split(CHUNK_ROWS):
+
+        def at(rows: Tensor) -> Tensor:
             f, J = self.network.linearised(rows)
             along = J @ self.V  # [N, r]
             outside = (J.square().sum(1) - along.square().sum(1)).clamp_min(0.0) / self.precision
             if len(self.s) == len(self.weights):  # V spans everything, and the difference is rounding error
                 outside = torch.zeros_like(outside)
-            parts.append(torch.stack([f, along.square() @ self.variances + outside]))
-        mean, variance = torch.cat(parts, 1)
+            return torch.stack([f, along.square() @ self.variances + outside])
+
+        mean, variance = by_rows(at, x)
         return mean, variance
 
     @torch.no_grad()
@@ -206,11 +206,12 @@ class LinearisedNetwork:
         eps = normal(generator, num_draws, len(self.weights), like=self.V)
         scale, along = self.precision**-0.5, eps @ self.V  # [S, r]
         step = scale * eps + (along * (self.variances.sqrt() - scale)) @ self.V.mT  # [S, P]
-        parts = []
-        for rows in x.split(CHUNK_ROWS):
+
+        def at(rows: Tensor) -> Tensor:
             f, J = self.network.linearised(rows)
-            parts.append(f + step @ J.mT)
-        return torch.cat(parts, 1).to(x.dtype)
+            return torch.addmm(f, step, J.mT)
+
+        return by_rows(at, x).to(x.dtype)
 
     def trace(self) -> dict[str, float | Tensor]:
         return {

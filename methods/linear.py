@@ -22,10 +22,9 @@ from torch import Tensor
 from fsibench.blocks.draws import normal
 from fsibench.blocks.gaussian import factor
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE
+from fsibench.blocks.linear_process import feature_moments
 from fsibench.contract import Budget, Data, Method, Posterior
 from fsibench.predictive import Predictive
-
-CHUNK_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -76,17 +75,9 @@ def with_intercept(x: Tensor) -> Tensor:
 
 
 def moments(train: Data) -> tuple[Tensor, Tensor, Tensor]:
-    """XᵀX [D + 1, D + 1], Xᵀy [D + 1] and yᵀy, summed over chunks of rows."""
-    size = train.num_inputs + 1
-    gram = torch.zeros(size, size, dtype=torch.float64, device=train.x.device)
-    projection, square = torch.zeros_like(gram[0]), torch.zeros_like(gram[0, 0])
-    for start in range(0, len(train), CHUNK_ROWS):
-        inputs = with_intercept(train.x[start : start + CHUNK_ROWS])
-        y = train.y[start : start + CHUNK_ROWS].double()
-        gram += inputs.T @ inputs
-        projection += inputs.T @ y
-        square += y @ y
-    return gram, projection, square
+    """XᵀX [D + 1, D + 1], Xᵀy [D + 1] and yᵀy."""
+    gram, projection = feature_moments(lambda x: (x.new_zeros(len(x)), with_intercept(x)), train.x, train.y)
+    return gram, projection, train.y.double().square().sum()
 
 
 def maximise_evidence(gram: Tensor, projection: Tensor, square: Tensor, num_data: int) -> tuple[Tensor, Tensor]:

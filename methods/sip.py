@@ -27,11 +27,12 @@ from torch import Tensor
 
 from fsibench.blocks.adversarial import Discriminator, Moments
 from fsibench.blocks.conditionals import Conditional
-from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.divergences import mean_alpha_energy
 from fsibench.blocks.draws import by_rows, normal
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linalg import JITTER, cholesky
-from fsibench.blocks.networks import DropoutMasks, NoiseSampler
+from fsibench.blocks.mlp import NoiseSampler
+from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior, make_prior, prior_class
 from fsibench.blocks.training import (
     Optimiser,
@@ -113,12 +114,14 @@ class SIP(Method):
     kl: Literal["symmetric", "forward"] = "symmetric"
     adaptive_contrast: bool = False  # two discriminators against Gaussians of equal moments (appendix B)
     conditional: Literal["analytic", "sampled"] = "analytic"
-    # The discriminator learns from the draws of the step before (independent of those it then judges, and free),
-    # from fresh ones (as released), or from the very draws it judges.
-    discriminator_draws: Literal["previous", "fresh", "shared"] = "previous"
+    # The discriminator learns from the draws of the step before (independent of those it then judges, and free), or from
+    # fresh ones (as released).
+    discriminator_draws: Literal["previous", "fresh"] = "previous"
     dropout_bnn: float = 0.0  # in training, of all layers of the network, the output included
     dropout_ns: float = 0.1  # in training, of the hidden layers of both networks; the paper has 0.05
     initialisation: Literal["scaled", "released"] = "scaled"
+    inducing_start: Literal["rows", "one_spot"] = "rows"  # some training inputs, or all close to one of them
+    fit_q: bool = True  # false: q(u) keeps the parameters it starts with, and only the prior, Z and the noise are fitted
     initial_log_noise: float = -2.0
     jitter: float = JITTER
 
@@ -144,6 +147,7 @@ class SIP(Method):
         parts = [
             "a Gaussian hyper-prior on the prior's parameters" if hyperprior else "",
             "KL(q ‖ p) alone instead of the symmetrised divergence" if self.kl == "forward" else "",
+            "" if self.fit_q else "q(u) is not fitted",
             late_kl(self.warm_up),
         ]
         return "; ".join(filter(None, parts))
@@ -151,9 +155,10 @@ class SIP(Method):
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SparseImplicitProcess]:
         prior = initial_prior(self, train.x, generator)
         sampler = make_sampler(self, generator, train.x.dtype)
-        model = SparseImplicitProcess(self, prior, sampler, initial_inducing(train.x, self.num_inducing, generator))
+        start = initial_inducing(train.x, self.num_inducing, generator, self.inducing_start)
+        model = SparseImplicitProcess(self, prior, sampler, start)
         contrast = make_contrast(self, generator, train.x.dtype)
-        others = [*sampler.parameters, model.inducing, model.log_noise]
+        others = [*(sampler.parameters if self.fit_q else ()), model.inducing, model.log_noise]
         optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, self.schedule)
         previous = model.draw_inducing(generator)
         schedule = progress(lambda: budget.fraction, steps_of(self.epochs, len(train), self.batch_size))
@@ -161,9 +166,8 @@ class SIP(Method):
             if self.discriminator_draws == "fresh":
                 previous = model.draw_inducing(generator)
             u, conditional = model.draw_conditional(batch.x, generator)
-            drawn = u.detach(), conditional.f_z.detach()
-            contrast.improve(*(drawn if self.discriminator_draws == "shared" else previous), fraction, generator)
-            previous = drawn
+            contrast.improve(*previous, fraction, generator)
+            previous = u.detach(), conditional.f_z.detach()
             kl = contrast.divergence(u, conditional.f_z)
             data_term = model.data_term(batch.y, conditional, generator)
             loss = warm_up(fraction, self.warm_up) / len(train) * kl - data_term
@@ -204,11 +208,12 @@ class SparseImplicitProcess:
 
     def data_term(self, y: Tensor, conditional: Conditional, generator: torch.Generator) -> Tensor:
         """Mean alpha-energy of the batch."""
-        noise, mean, w = noise_variance(self.log_noise), conditional.mean, conditional.variance
+        mean, w = conditional.mean, conditional.variance
         if self.options.conditional == "analytic":
-            return alpha_energy(y, mean, w, noise, self.options.alpha).mean()
-        f = mean + w.clamp(min=SMALLEST_VARIANCE).sqrt() * normal(generator, *mean.shape, like=mean)  # marginals: independent over points and samples
-        return alpha_energy(y, f, 0.0, noise, self.options.alpha).mean()
+            return mean_alpha_energy(y, mean, w, self.log_noise, self.options.alpha)
+        # marginals: independent over points and samples
+        f = mean + w.clamp(min=SMALLEST_VARIANCE).sqrt() * normal(generator, *mean.shape, like=mean)
+        return mean_alpha_energy(y, f, None, self.log_noise, self.options.alpha)
 
     def _dropout(self, generator: torch.Generator) -> DropoutMasks | None:
         return DropoutMasks(self.dropout_rate, generator) if self.dropout_rate else None
@@ -276,8 +281,10 @@ class SingleContrast:
 
     def divergence(self, u: Tensor, f_z: Tensor) -> Tensor:
         """½ [ E_q T(u) − E_p T(f(Z)) ], or E_q T(u) for the forward divergence alone."""
-        forward = self.discriminator.log_ratio(u).mean()
-        return 0.5 * (forward - self.discriminator.log_ratio(f_z).mean()) if self.symmetric else forward
+        if not self.symmetric:
+            return self.discriminator.log_ratio(u).mean()
+        signs = torch.cat([u.new_full((len(u),), 0.5 / len(u)), u.new_full((len(f_z),), -0.5 / len(f_z))])
+        return self.discriminator.log_ratio(torch.cat([u, f_z])) @ signs
 
 
 class AdaptiveContrast:
@@ -346,8 +353,13 @@ def make_contrast(
     return SingleContrast(discriminator(), symmetric)
 
 
-def initial_inducing(x: Tensor, num_inducing: int, generator: torch.Generator) -> Tensor:
+def initial_inducing(
+    x: Tensor, num_inducing: int, generator: torch.Generator, start: Literal["rows", "one_spot"] = "rows"
+) -> Tensor:
     """A random subset of the training inputs; with replacement, and slightly moved, when there are too few."""
+    if start == "one_spot":  # slightly apart, or their gradients would keep them together
+        row = torch.randint(len(x), (1,), generator=generator, device=generator.device)
+        return x[row] + 0.01 * normal(generator, num_inducing, x.shape[1], like=x)
     if num_inducing <= len(x):
         return x[torch.randperm(len(x), generator=generator, device=generator.device)[:num_inducing]]
     rows = torch.randint(len(x), (num_inducing,), generator=generator, device=generator.device)

@@ -20,7 +20,6 @@ released configuration fixes all but the last); tanh.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -31,10 +30,9 @@ from torch import Tensor
 from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.draws import normal
 from fsibench.blocks.jacobians import linearise
-from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linalg import gram
-from fsibench.blocks.meanfield import MeanFieldWeights, regularised_kl, uniform_points, unit_log_scales
-from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
+from fsibench.blocks.meanfield import NoisyMeanField, regularised_kl, uniform_points, unit_log_scales
+from fsibench.blocks.training import Optimiser, Schedule, require_at_least
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
@@ -47,6 +45,7 @@ class TFSVI(Method):
 
     name: ClassVar[str] = "tfsvi"
     paper: ClassVar[str] = "Rudner et al., Tractable function-space variational inference, NeurIPS 2022"
+    reproduces: ClassVar[str] = "TFSVI"
     search: ClassVar[Space] = {
         "hidden_layers": (1, 2),
         "num_context": (20, 50, 100),
@@ -86,24 +85,15 @@ class TFSVI(Method):
             yield model
 
 
-class FunctionSpaceNetwork:
+class FunctionSpaceNetwork(NoisyMeanField):
     """q(w), the frozen prior, and the noise."""
 
     def __init__(self, options: TFSVI, train: Data, generator: torch.Generator) -> None:
-        self.options, self.train, self.last_loss, self.last_kl = options, train, math.nan, math.nan
-        widths = (train.num_inputs, *(options.hidden_units,) * options.hidden_layers, 1)
-        self.q = MeanFieldWeights(widths, options.initial_log_scale, generator, train.x.dtype)
+        hidden = (options.hidden_units,) * options.hidden_layers
+        super().__init__(train.x, hidden, options.initial_log_scale, options.initial_log_noise, generator)
+        self.options, self.train = options, train
         self.prior_means = self.q.means.detach().clone()  # μ₀
-        self.prior_scales = options.prior_scale * unit_log_scales(widths).exp().to(self.prior_means)  # s₀
-        self.log_noise = leaf(torch.full_like(self.prior_means[:1], options.initial_log_noise))
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        return [*self.q.parameters, self.log_noise]
-
-    @property
-    def noise(self) -> Tensor:
-        return noise_variance(self.log_noise)[0]
+        self.prior_scales = options.prior_scale * unit_log_scales(self.q.widths).exp().to(self.prior_means)  # s₀
 
     def loss(self, batch: Data, generator: torch.Generator) -> Tensor:
         """The negative objective per training row."""
@@ -132,7 +122,3 @@ class FunctionSpaceNetwork:
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
         return Predictive(self.draw(x, self.options.num_test_draws, generator), self.noise.sqrt())
-
-    @torch.no_grad()
-    def trace(self) -> dict[str, float | Tensor]:
-        return {"loss": self.last_loss, "kl": self.last_kl, "noise": self.noise.sqrt().item()}

@@ -6,7 +6,7 @@ and kept, give a Bayesian linear model with exactly their empirical mean and cov
     f(x) = m(x) + φ(x)ᵀa,   a ~ N(0, I_S),   m = 1/S Σ f_s,   φ_s = (f_s − m)/√(S − 1),   y = f(x) + N(0, σ²).
 
 Maximised in the prior's parameters θ, in σ² and in q(a) = N(μ, L Lᵀ), with the black-box alpha-energy in closed form
-(`blocks.divergences.alpha_energy`) and a regulariser r(θ):
+(`blocks.coefficients`) and a regulariser r(θ):
 
     N/B Σ_n e_α(n) − KL[q(a) ‖ N(0, I)] + w r(θ)                                                         (their eq. 10)
 
@@ -42,9 +42,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fsibench.blocks.divergences import alpha_energy
+from fsibench.blocks.coefficients import cholesky_factor, coefficient_energy, coefficient_kl
 from fsibench.blocks.draws import normal, some_rows
-from fsibench.blocks.gaussian import low_rank_log_evidence, standard_kl
+from fsibench.blocks.gaussian import low_rank_log_evidence
 from fsibench.blocks.likelihoods import LOG_2PI, gaussian_log_density, noise_variance
 from fsibench.blocks.linear_process import (
     LinearModel,
@@ -211,18 +211,18 @@ class VariationalProcess:
 
     def energy(self, y: Tensor, mean: Tensor, features: Tensor) -> Tensor:
         """Σ_n e_α(n) over the rows given."""
-        shift = features @ self.q_mean  # [B]
-        variance = (features @ self.factor()).square().sum(-1)  # [B]
         if self.options.objective == "released":
+            shift, variance = features @ self.q_mean, (features @ self.factor()).square().sum(-1)  # [B]
             return released_energy(y, shift, variance, self.noise, self.options.alpha).sum()
-        return alpha_energy(y, (mean + shift)[None], variance, self.noise, self.options.alpha).sum()
+        return coefficient_energy(y, mean, features, self.q_mean, self.q_factor, self.noise, self.options.alpha)
 
     def regulariser(self, y: Tensor, mean: Tensor, features: Tensor) -> Tensor:
         """r(θ) on the rows given; see the head of the file."""
         kind, noise = self.options.regulariser, self.noise
         if kind == "prior_fit":
-            # E_{a ~ N(0, I)} log N(y | m + Φa, σ²)
-            return alpha_energy(y, mean[None], features.square().sum(-1), noise, alpha=0.0).sum()
+            # E_{a ~ N(0, I)} log N(y | m + Φa, σ²) = −½ [B log 2πσ² + (|y − m|² + ‖Φ‖²)/σ²]
+            squares = (y - mean).square().sum() + features.square().sum()
+            return -0.5 * (len(y) * (LOG_2PI + noise.log()) + squares / noise)
         if kind == "released":
             residual = y - mean - features @ self.frozen_coefficients  # [B]
             # −½ r²/σ² written as (½ r/σ²)² and subtracted: sign and square as in the script
@@ -232,11 +232,11 @@ class VariationalProcess:
 
     def factor(self) -> Tensor:
         """L of q(a) = N(μ, L Lᵀ)."""
-        return self.q_factor.tril(-1) + self.q_factor.diagonal().exp().diag_embed()
+        return cholesky_factor(self.q_factor)
 
     def kl(self) -> Tensor:
         """KL[q(a) ‖ N(0, I)]"""
-        return standard_kl(self.q_mean, self.factor())
+        return coefficient_kl(self.q_mean, self.q_factor)
 
     # Predictions --------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fsibench.blocks.batched import batched_network, num_parameters, split_layers, starting_parameters
+from fsibench.blocks.batched import (
+    batched_network,
+    interleaved,
+    num_parameters,
+    split_layers,
+    starting_parameters,
+)
 from fsibench.blocks.jacobians import linearise
 
 F64 = torch.float64
@@ -62,3 +68,10 @@ def test_gradients_pass_through_the_jacobian() -> None:
     widths, x = (2, 3, 1), normal(4, 2)
     flat = starting_parameters(1, widths, "tanh", 0.3, stream(), F64)[0].requires_grad_()
     assert torch.autograd.gradcheck(lambda parameters: linearise(x, parameters, widths).jacobian(), (flat,))
+
+
+def test_weights_and_biases_interleave_layer_by_layer() -> None:
+    flat = normal(4, num_parameters(WIDTHS))
+    layers = split_layers(flat, WIDTHS)
+    weights = torch.cat([weight.flatten(1) for weight, _ in layers], 1)
+    assert torch.equal(interleaved(weights, torch.cat([bias for _, bias in layers], 1), WIDTHS), flat)

@@ -109,7 +109,7 @@ def test_the_variance_is_that_of_the_jitter_that_was_needed(monkeypatch: pytest.
     shapes = [(2, 3), (5, 3), (8, 3), (2, 5)]
     a_x, a_z, v, u = (normal(*shape, seed=seed) for seed, shape in enumerate(shapes))
     expected = low_rank_conditional(a_x, a_z, v, u, 1e-3)
-    monkeypatch.setattr("fsibench.blocks.linalg.cholesky", fails_twice)
+    monkeypatch.setattr("fsibench.blocks.conditionals.cholesky", fails_twice)
     escalated = low_rank_conditional(a_x, a_z, v, u, 1e-5)
     assert first == [1e-5]
     torch.testing.assert_close(escalated, expected)

@@ -11,7 +11,13 @@ from scipy import integrate, stats
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from fsibench.blocks.divergences import alpha_energy, diagonal_gaussian_entropy, diagonal_gaussian_kl
+from fsibench.blocks.divergences import (
+    alpha_energy,
+    diagonal_gaussian_entropy,
+    diagonal_gaussian_kl,
+    mean_alpha_energy,
+)
+from fsibench.blocks.likelihoods import noise_variance
 
 Y = torch.tensor([0.3, -1.2], dtype=torch.float64)
 MEAN = torch.tensor([[0.1, -0.4], [0.9, -2.0], [-0.5, 0.3]], dtype=torch.float64)  # [S, N]
@@ -80,6 +86,37 @@ def test_alpha_energy_gradients_are_those_of_finite_differences(alpha: float) ->
         return alpha_energy(Y, mean, w, noise, alpha)
 
     assert torch.autograd.gradcheck(energy, inputs)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("w_shape", [(), (2,), (3, 2)])
+@pytest.mark.parametrize("noise_shape", [(), (2,)])
+def test_alpha_energy_gradients_reach_every_shape(
+    alpha: float, w_shape: tuple[int, ...], noise_shape: tuple[int, ...]
+) -> None:
+    w = torch.full(w_shape, 0.2, dtype=torch.float64, requires_grad=True)
+    noise = torch.full(noise_shape, 0.3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda w, noise: alpha_energy(Y, MEAN, w, noise, alpha), [w, noise])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("has_variance", [True, False])
+def test_mean_alpha_energy_is_the_mean_in_value_and_gradient(alpha: float, has_variance: bool) -> None:
+    mean, log_noise = MEAN.clone().requires_grad_(), NOISE.log().requires_grad_()
+    w = W.clone().requires_grad_() if has_variance else None
+    leaves = [tensor for tensor in (mean, w, log_noise) if tensor is not None]
+    expected = alpha_energy(Y, mean, 0.0 if w is None else w, noise_variance(log_noise), alpha).mean()
+    value = mean_alpha_energy(Y, mean, w, log_noise, alpha)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(torch.autograd.grad(3.0 * value, leaves), torch.autograd.grad(3.0 * expected, leaves))
+
+
+@pytest.mark.parametrize("shape", [(), (4,)])
+def test_diagonal_gaussian_kl_gradients_are_those_of_finite_differences(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((4,), (4,), shape, shape)
+    leaves = [torch.randn(s, dtype=torch.float64, generator=generator).requires_grad_() for s in shapes]
+    assert torch.autograd.gradcheck(diagonal_gaussian_kl, leaves)
 
 
 def test_diagonal_gaussian_kl_equals_torch() -> None:

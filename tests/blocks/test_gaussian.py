@@ -12,6 +12,7 @@ from fsibench.blocks.gaussian import (
     gaussian_kl,
     linear_posterior,
     low_rank_log_evidence,
+    moment_kl,
     multivariate_log_density,
 )
 from fsibench.errors import Diverged
@@ -32,6 +33,42 @@ def test_low_rank_evidence_equals_the_dense_density_to_ten_digits(num_features: 
     covariance = (features @ features.T).numpy() + 0.04 * np.eye(30)
     dense = multivariate_normal(np.zeros(30), covariance).logpdf(residual.numpy())
     assert low_rank_log_evidence(residual, features, noise).item() == pytest.approx(dense, abs=1e-10)
+
+
+@pytest.mark.parametrize("num_features", [7, 30, 80])
+def test_the_gradient_of_the_evidence_is_that_of_the_dense_density(num_features: int) -> None:
+    residual, features = normal(30).requires_grad_(), normal(30, num_features, seed=1).requires_grad_()
+    noise = torch.tensor(0.04, dtype=torch.float64, requires_grad=True)
+    Sigma = features @ features.T + noise * torch.eye(30, dtype=torch.float64)
+    dense = torch.distributions.MultivariateNormal(torch.zeros_like(residual), Sigma).log_prob(residual)
+    expected = torch.autograd.grad(3.0 * dense, [residual, features, noise])
+    found = torch.autograd.grad(3.0 * low_rank_log_evidence(residual, features, noise), [residual, features, noise])
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours - theirs).norm().item() < 1e-12 * theirs.norm().item()
+
+
+def test_float32_features_get_a_gradient_of_their_own_precision() -> None:
+    residual, features, noise = normal(40).float(), normal(40, 9, seed=1).float(), torch.tensor(1e-4)
+    inputs = [tensor.requires_grad_() for tensor in (residual, features, noise)]
+    exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    found = torch.autograd.grad(low_rank_log_evidence(*inputs), inputs)
+    expected = torch.autograd.grad(low_rank_log_evidence(*exact), exact)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours - theirs).norm().item() < 1e-5 * theirs.norm().item()
+
+
+def test_the_kl_from_moments_and_its_gradient_are_those_of_the_factors() -> None:
+    mean_q, features, mean_p = normal(6).requires_grad_(), normal(6, 4, seed=1).requires_grad_(), normal(6, seed=2)
+    L_p = factor(positive_definite(6, seed=3))
+    K_q = features @ features.T + 0.01 * torch.eye(6, dtype=torch.float64)
+    expected = gaussian_kl(mean_q, torch.linalg.cholesky(K_q), mean_p, L_p)
+    found = moment_kl(mean_q, features, mean_p, L_p, 0.01)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-12)
+    inputs = [mean_q, features]
+    gradients = torch.autograd.grad(2.0 * found, inputs), torch.autograd.grad(2.0 * expected, inputs)
+    for ours, theirs in zip(*gradients, strict=True):
+        assert (ours - theirs).norm().item() < 1e-12 * theirs.norm().item()
 
 
 def test_linear_posterior_equals_conditioning_the_joint_gaussian() -> None:

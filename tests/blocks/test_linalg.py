@@ -3,29 +3,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fsibench.blocks.linalg import cholesky, gram, solve_positive_definite
+from fsibench.blocks.linalg import add_to_diagonal, cholesky, gram, lower_gram
 from fsibench.errors import Diverged
 
 
 def covariance(size: int, draws: int) -> torch.Tensor:
     samples = torch.randn(draws, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return samples.mT @ samples / draws
-
-
-def test_solve_equals_the_dense_inverse() -> None:
-    K, right = covariance(6, 20), torch.randn(6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    expected = torch.linalg.solve(K + 1e-3 * torch.eye(6, dtype=torch.float64), right)
-    torch.testing.assert_close(solve_positive_definite(K, right, 1e-3)[0], expected)
-
-
-def test_gradients_of_the_solve_are_those_of_finite_differences() -> None:
-    K = covariance(5, 9).requires_grad_()
-    right = torch.ones(5, 2, dtype=torch.float64, requires_grad=True)
-
-    def symmetric_solve(matrix: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        return solve_positive_definite(0.5 * (matrix + matrix.mT), right)[0]
-
-    assert torch.autograd.gradcheck(symmetric_solve, [K, right])
 
 
 def test_jitter_grows_until_the_factorisation_succeeds() -> None:
@@ -57,3 +41,12 @@ def test_the_gradient_of_the_gram_matrix_is_that_of_finite_differences() -> None
     assert torch.autograd.gradcheck(gram, (features,))
     torch.testing.assert_close(gram(features), features @ features.mT)
     assert gram(features.float()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 30])
+def test_the_lower_gram_has_the_factor_of_the_whole(size: int) -> None:
+    features = torch.randn(size, 40, generator=torch.Generator().manual_seed(0))
+    exact = features.double()
+    torch.testing.assert_close(lower_gram(features).tril(), (exact @ exact.mT).tril())
+    whole = exact @ exact.mT + 0.1 * torch.eye(size, dtype=torch.float64)
+    torch.testing.assert_close(cholesky(add_to_diagonal(lower_gram(features), 0.1), 0.0)[0], torch.linalg.cholesky(whole))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
+from fsibench.blocks.mlp import MLP, NoiseSampler
 from fsibench.blocks.networks import (
-    MLP,
     DropoutMasks,
-    NoiseSampler,
-    gaussian_layer,
+    gaussian_network,
     kept_scale,
     num_weights,
     process_features,
@@ -149,27 +149,6 @@ def test_kept_scale_keeps_the_size_of_activations() -> None:
     assert kept_scale(40) == (2.0 / (1.04 * 40)) ** 0.5
 
 
-def test_local_reparameterisation_has_the_moments_of_weight_sampling() -> None:
-    """Drawn pre-activations against exact moments of h @ W for independent Gaussian weights."""
-    h, mean = normal(3, 4), normal(4, 2, seed=1)
-    variance, bias = normal(4, 2, seed=2).exp() * 0.1, normal(2, seed=3)
-    drawn = gaussian_layer(h, mean, variance, bias, 200_000, stream(4))  # [S, 3, 2]
-    exact_mean, exact_variance = h @ mean + bias, h.square() @ variance
-    error = exact_variance.max().sqrt() / 200_000**0.5
-    torch.testing.assert_close(drawn.mean(0), exact_mean, rtol=0.0, atol=5.0 * float(error))
-    torch.testing.assert_close(drawn.var(0), exact_variance, rtol=0.02, atol=0.0)
-    flat = drawn.flatten(1)
-    correlations = torch.corrcoef(flat.mT) - torch.eye(6, dtype=F64)
-    assert float(correlations.abs().max()) < 0.02  # weights of their own for each row and each unit
-
-
-def test_local_reparameterisation_of_zeros_is_finite_in_value_and_gradient() -> None:
-    variance = torch.ones(4, 2, requires_grad=True)
-    gaussian_layer(torch.zeros(3, 4), torch.ones(4, 2), variance, torch.zeros(2), 5, stream()).sum().backward()
-    assert variance.grad is not None
-    assert bool(torch.isfinite(variance.grad).all())
-
-
 def test_noise_sampler_draws_rows_that_differ_and_learns_its_noise_map() -> None:
     sampler = NoiseSampler(7, stream(), num_noise=5, hidden_units=8)
     draws = sampler(6, stream(1))
@@ -179,3 +158,34 @@ def test_noise_sampler_draws_rows_that_differ_and_learns_its_noise_map() -> None
     for parameter in sampler.parameters:
         assert parameter.grad is not None
         assert float(parameter.grad.abs().sum()) > 0
+
+
+def test_noise_sampler_gradients_are_those_of_finite_differences() -> None:
+    sampler = NoiseSampler(3, stream(), num_noise=4, hidden_units=5, weight_scale=0.5, log_variance=(-1.0, 0.5), dtype=F64)
+
+    def draws(flat: Tensor, noise_map: Tensor) -> Tensor:
+        sampler.network.flat, sampler.noise_map = flat, noise_map
+        return sampler(6, stream(1))
+
+    assert torch.autograd.gradcheck(draws, [sampler.network.flat, sampler.noise_map])
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_gaussian_network_is_the_sampled_network_of_its_weights(rate: float) -> None:
+    x, noise = normal(7, 3), normal(4, num_weights(WIDTHS), seed=1)
+    means, log_scales, biases = (normal(n, seed=n) for n in (num_weights(WIDTHS), num_weights(WIDTHS), 10))
+    leaves = [tensor.requires_grad_() for tensor in (x, means, log_scales, biases)]
+
+    def slopes(values: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad((values * normal(4, 7, seed=9)).sum(), leaves)
+
+    def dropout() -> DropoutMasks:
+        return DropoutMasks(rate, stream(5))
+
+    expected = sampled_network(x, means + log_scales.exp() * noise, biases, WIDTHS, dropout())
+    values = gaussian_network(x, means, log_scales, biases, WIDTHS, noise, dropout(), fixed_rows=2)
+    torch.testing.assert_close(values, expected)
+    (of_x, *expected_slopes), (got_x, *got_slopes) = slopes(expected), slopes(values)
+    torch.testing.assert_close(got_slopes, expected_slopes)
+    torch.testing.assert_close(got_x[2:], of_x[2:])
+    assert float(got_x[:2].abs().max()) == 0.0

@@ -59,3 +59,17 @@ def test_leaf_is_a_trainable_copy() -> None:
         copy += 1.0
     assert copy.requires_grad
     assert float(original.sum()) == 0.0
+
+
+def test_steps_are_those_of_torchs_adam() -> None:
+    start = [torch.randn(7, generator=torch.Generator().manual_seed(0)), torch.tensor(0.3), torch.ones(2)]
+    ours, theirs = ([tensor.clone().requires_grad_() for tensor in start] for _ in range(2))
+    optimiser, adam = Optimiser(ours, 0.05), torch.optim.Adam(theirs, lr=0.05)
+    for step in range(1, 20):
+        for first, second, _ in (ours, theirs):  # the third never has a gradient
+            ((first - step).square().sum() * second.exp()).backward()
+        optimiser.step(0.0)
+        adam.step()
+        adam.zero_grad()
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(ours[2].detach(), start[2])

@@ -149,7 +149,26 @@ def test_the_kl_weighs_as_much_as_the_option_says() -> None:
     assert kl_part("batch") == pytest.approx(4.0 * kl_part("data"), rel=1e-3)
 
 
+@pytest.mark.parametrize(("start_steps", "cheap"), [(3, 3), (500, 4), (0, 0)])
+def test_the_first_steps_have_no_kl(start_steps: int, cheap: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    surrogate = SteinNetwork.kl_surrogate
+
+    def counted(self: SteinNetwork, f: Tensor, points: Tensor, generator: torch.Generator) -> Tensor:
+        asked.append(1)
+        value: Tensor = surrogate(self, f, points, generator)
+        return value
+
+    monkeypatch.setattr(SteinNetwork, "kl_surrogate", counted)
+    method = FBNN(warm_up=0.2, start_steps=start_steps, num_draws=10)
+    counts = [len(asked) for _ in Meter(steps=40).pulls(method, wave(30), torch.Generator().manual_seed(0))]
+    # at most half of the warm-up: 0.1 of 40 steps
+    assert counts == [max(step - cheap, 0) for step in range(1, 41)]
+
+
 def test_options_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="start_steps"):
+        FBNN(start_steps=-1)
     with pytest.raises(ValueError, match="num_draws must be at least 2"):
         FBNN(num_draws=1)
     with pytest.raises(UsageError, match="above 0"):

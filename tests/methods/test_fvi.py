@@ -81,10 +81,37 @@ def test_only_the_latent_variables_and_the_noise_are_trained_in_the_second_stage
     shared, prior, _ = stage_one(options, data, 5)
     model = PosteriorGenerator(options, shared, prior, {}, 30)
     before = shared.network.flat.detach().clone()
-    (-model.objective(data)).backward()
+    (-model.objective(model.seen(data))).backward()
     assert shared.network.flat.grad is None
     assert torch.equal(before, shared.network.flat.detach())
     assert all(parameter.grad is not None for parameter in model.parameters)
+
+
+def test_the_second_stage_starts_at_the_optimum_of_the_bound_for_its_noise() -> None:
+    data = wave(40)
+    options = FVI(num_basis=5, fit_prior=False, alpha=0.0)
+    shared, prior, _ = stage_one(options, data, 50)
+    model = PosteriorGenerator(options, shared, prior, {}, len(data))
+
+    def slopes() -> list[float]:
+        gradients = torch.autograd.grad(model.objective(model.seen(data)), [model.q_mean, model.q_factor])
+        return [float(gradients[0].norm()), float(gradients[1].tril().norm())]
+
+    at_prior, value_at_prior = slopes(), model.objective(model.seen(data)).item()
+    model.start(data)
+    assert all(after < 1e-3 * before for after, before in zip(slopes(), at_prior, strict=True))
+    assert model.objective(model.seen(data)).item() > value_at_prior
+
+
+def test_a_start_from_some_rows_counts_them_for_all() -> None:
+    data = wave(40)
+    options = FVI(num_basis=5, fit_prior=False)
+    shared, prior, _ = stage_one(options, data, 50)
+    whole, part = (PosteriorGenerator(options, shared, prior, {}, 80) for _ in range(2))
+    whole.start(Data(data.x.repeat(2, 1), data.y.repeat(2)))
+    part.start(data)
+    torch.testing.assert_close(part.factor(), whole.factor())
+    torch.testing.assert_close(part.mean(), whole.mean())
 
 
 @pytest.mark.parametrize(("prior", "fit_prior"), [("gp", True), ("bnn", False), ("bnn", True)])

@@ -14,9 +14,11 @@ from fsibench.blocks import diagnostics
 from fsibench.blocks.gaussian import linear_posterior
 from fsibench.blocks.hmc import Sampler
 from fsibench.blocks.networks import Nonlinearity
+from fsibench.blocks.priors import make_prior
+from fsibench.blocks.single_layer import SingleLayerNetwork
 from fsibench.blocks.weight_posterior import BayesianNetwork, IntegratedNetwork
 from fsibench.checks import problems
-from fsibench.contract import Budget, Data
+from fsibench.contract import Budget, Data, Meter
 from fsibench.errors import UsageError
 from fsibench.methods.hmc import HMC, Chains
 
@@ -36,7 +38,7 @@ def fitted(method: HMC, data: Data, iterations: int) -> Chains:
 @pytest.mark.parametrize("nonlinearity", ["tanh", "leaky_relu"])
 @pytest.mark.parametrize("hierarchical", [True, False])
 @pytest.mark.parametrize("output_layer", ["integrated", "sampled"])
-@pytest.mark.parametrize("hidden_layers", [0, 2])
+@pytest.mark.parametrize("hidden_layers", [0, 1, 2])
 def test_the_gradient_written_out_equals_finite_differences(
     hierarchical: bool, nonlinearity: Nonlinearity, output_layer: str, hidden_layers: int
 ) -> None:
@@ -75,7 +77,7 @@ def test_the_potential_is_the_negative_log_joint_density() -> None:
 def integrated_and_data(power: float) -> tuple[IntegratedNetwork, Data, Tensor]:
     """A network with nonzero prior means, as SIP learns them, and states of what is sampled."""
     stream, data = torch.Generator().manual_seed(3), wave(15, 2, dtype=torch.float64)
-    network = HMC(hidden_units=4).network(data, Budget(steps=1), stream)
+    network = HMC(hidden_units=4, hidden_layers=2, hierarchical=True).network(data, Budget(steps=1), stream)
     assert isinstance(network, IntegratedNetwork)
     network.means = 0.3 * torch.randn(network.means.shape, generator=stream, dtype=torch.float64)
     network.power = power
@@ -134,9 +136,9 @@ def test_with_and_without_the_output_layer_the_same_functions_are_sampled() -> N
     assert ((first - second).abs() / (first_error.square() + second_error.square()).sqrt()).max().item() < 4.0
 
 
-@pytest.mark.parametrize("warm_up", [0.0, 0.4])
-def test_draws_that_count_are_of_the_posterior_itself(warm_up: float) -> None:
-    options = HMC(hidden_units=3, num_chains=2, start_steps=2, warm_up=warm_up)
+@pytest.mark.parametrize("longest_burn_in", [0.0, 0.4])
+def test_draws_that_count_are_of_the_posterior_itself(longest_burn_in: float) -> None:
+    options = HMC(hidden_units=3, num_chains=2, start_steps=2, longest_burn_in=longest_burn_in)
     chains = fitted(options, wave(20), 10)
     assert chains.num_kept > 0
     assert chains.network.power == 1.0
@@ -147,7 +149,7 @@ def test_bayesian_linear_regression_is_sampled_to_its_closed_form() -> None:
     # A network without hidden layers; the noise is pinned by a prior of tiny spread.
     data = wave(30, 2, dtype=torch.float64)
     options = HMC(
-        hierarchical=False, hidden_layers=0, noise_centre=math.log(0.09), noise_spread=1e-3, output_layer="sampled"
+        hierarchical=False, hidden_layers=0, noise_centre=math.log(0.09), noise_spread=1e-3, output_layer="sampled", output_scale=1.0
     )
     network = options.network(data, Budget(steps=1), torch.Generator())
     start = torch.randn(8, network.num_parameters, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -172,7 +174,7 @@ def test_bayesian_linear_regression_is_sampled_to_its_closed_form() -> None:
 
 def test_a_linear_model_converges_and_its_diagnostics_say_so() -> None:
     options = HMC(
-        hierarchical=False, hidden_layers=0, warm_up=0.3, max_leapfrog=32, start_steps=50, output_layer="sampled"
+        hierarchical=False, hidden_layers=0, max_leapfrog=32, start_steps=50, output_layer="sampled", num_chains=8
     )
     chains = fitted(options, wave(40), 600)
     trace = chains.trace()
@@ -180,6 +182,13 @@ def test_a_linear_model_converges_and_its_diagnostics_say_so() -> None:
     assert trace["rhat"] < 1.02
     assert min(trace["ess_bulk"], trace["ess_tail"]) > 400
     assert trace["ebfmi"] > 0.3
+    assert trace["burn_in_settled"] == 1.0
+    assert 85 <= trace["burn_in"] < 300  # annealing, and at least forty iterations that the test looked at
+    # the same draws, but three of eight chains stood still: too many
+    held = torch.ones(8, dtype=torch.float64)
+    held[:3] = 0.0
+    chains.acceptances = [acceptance * held for acceptance in chains.acceptances]
+    assert chains.trace()["diagnostics_failed"] == 1.0
 
 
 def test_few_iterations_fail_the_diagnostics() -> None:
@@ -219,7 +228,7 @@ def test_a_fitted_prior_arrives_as_means_and_standard_deviations() -> None:
 
 def test_a_prior_cannot_be_fitted_and_sampled_at_once() -> None:
     with pytest.raises(UsageError, match="hierarchical=false"):
-        HMC(fit_prior=True)
+        HMC(fit_prior=True, hierarchical=True)
 
 
 def test_raw_coordinates_have_unit_mass_for_the_weights_themselves() -> None:
@@ -230,9 +239,92 @@ def test_raw_coordinates_have_unit_mass_for_the_weights_themselves() -> None:
 
 def test_memory_stays_bounded_and_predictions_use_all_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsibench.methods.hmc.KEPT_DRAWS", 10)
-    method = HMC(hidden_units=3, hidden_layers=1, num_chains=2, warm_up=0.0, start_steps=0, num_leapfrog=1)
+    method = HMC(hidden_units=3, hidden_layers=1, num_chains=2, longest_burn_in=0.0, start_steps=0, num_leapfrog=1)
     chains = fitted(method, wave(20), 100)
     assert isinstance(chains.network, BayesianNetwork)
     assert len(chains.kept) <= 10
     assert chains.num_kept == 100
     assert diagnostics.rhat(torch.stack(chains.histories)).shape[0] == 102
+
+
+# One hidden layer ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hierarchical", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_fast_gradient_of_one_layer_is_that_of_the_general_network(hierarchical: bool, dtype: torch.dtype) -> None:
+    data = wave(30, 3, dtype=dtype)
+    fast = HMC(hierarchical=hierarchical, hidden_units=7, output_scale=1.0).network(data, Budget(steps=1), torch.Generator())
+    prior = make_prior(
+        "bnn", data.x, torch.Generator(), hidden=(7,), mean_scale=0.0, log_scale=None, bias_scale=0.0, bias_log_scale=0.0,
+        nonlinearity="tanh",
+    )  # fmt: skip
+    general = IntegratedNetwork(prior, data.x, data.y, fast.spreads)
+    assert isinstance(fast, SingleLayerNetwork)
+    fast.power = general.power = 0.6
+    xi = torch.randn(4, fast.num_sampled, generator=torch.Generator().manual_seed(1), dtype=dtype)
+    (energy, gradient), (expected_energy, expected) = fast.potential(xi), general.potential(xi)
+    precision = 1e-10 if dtype == torch.float64 else 2e-4
+    assert energy.numpy() == pytest.approx(expected_energy.numpy(), rel=precision)
+    assert gradient.numpy() == pytest.approx(expected.numpy(), abs=precision * expected.abs().max().item())
+    assert torch.equal(fast.gradient(xi), gradient)
+
+
+def test_a_fast_layer_refuses_what_it_cannot_do() -> None:
+    data = wave(10)
+    prior = make_prior("bnn", data.x, torch.Generator().manual_seed(0), hidden=(3,), nonlinearity="tanh")
+    with pytest.raises(ValueError, match="mean zero"):
+        SingleLayerNetwork(prior, data.x, data.y, HMC().network(data, Budget(steps=1), torch.Generator()).spreads)
+
+
+# Chains that have not arrived, chains that do not move --------------------------------------------------------------
+
+
+def test_a_stuck_chain_is_left_out_and_named() -> None:
+    options = HMC(hidden_units=3, num_chains=4, longest_burn_in=0.0, num_leapfrog=2, step_size=0.01)
+    chains = fitted(options, wave(20), 30)
+    assert chains.trace()["chains_excluded"] == 0.0
+    held = torch.ones(4, dtype=torch.float64)
+    held[2] = 0.0
+    chains.acceptances = [acceptance * held for acceptance in chains.acceptances]
+    for kept in chains.kept:
+        kept[2] = 1e3  # would be seen in every prediction
+    trace = chains.trace()
+    assert trace["chains_excluded"] == 1.0
+    assert trace["lowest_acceptance"] == 0.0
+    assert trace["draws"] == 30 * 3
+    assert chains.pooled().abs().max().item() < 1e2
+
+
+def test_a_set_of_chains_of_which_none_moves_says_so() -> None:
+    options = HMC(hidden_units=3, num_chains=2, longest_burn_in=0.0, num_leapfrog=2, step_size=50.0)
+    trace = fitted(options, wave(20), 10).trace()
+    assert trace["chains_excluded"] == 2.0
+    assert trace["diagnostics_failed"] == 1.0
+
+
+def test_a_burn_in_that_no_test_has_ended_fails_the_diagnostics() -> None:
+    options = HMC(hidden_layers=0, max_leapfrog=4, output_layer="sampled", num_chains=2, longest_burn_in=0.02, annealing=2)
+    trace = fitted(options, wave(40), 100).trace()
+    assert trace["burn_in_settled"] == 0.0
+    assert trace["diagnostics_failed"] == 1.0
+
+
+def test_every_pull_can_be_asked_for_a_prediction() -> None:
+    options = HMC(hidden_units=3, num_chains=2, num_leapfrog=2, step_size=0.05, annealing=3, longest_burn_in=0.5)
+    data = wave(20)
+    for chains in Meter(steps=12).pulls(options, data, torch.Generator().manual_seed(0)):
+        predictive = chains.predict(data.x, torch.Generator())
+        assert bool(torch.isfinite(predictive.loc).all())
+
+
+def test_a_chain_that_is_stuck_in_the_burn_in_begins_again_elsewhere() -> None:
+    chains = fitted(HMC(hidden_units=3, num_chains=3), wave(20), 2)
+    state = chains.sampler.state
+    chains.burn_in.acceptances = [torch.tensor([0.9, 0.0, 0.8])] * 10
+    chains.burn_in.levels = [torch.zeros(3)] * 10
+    chains.restart_stuck()
+    moved = chains.sampler.state
+    assert chains.burn_in.restarts == 1
+    assert torch.equal(moved.position[[0, 2]], state.position[[0, 2]])
+    assert any(torch.equal(moved.position[1], state.position[other]) for other in (0, 2))

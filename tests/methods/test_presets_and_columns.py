@@ -69,6 +69,7 @@ SHORTENED = {
     "avb[preset=paper]": 6, "avb[preset=released]": 6, "sip[preset=paper]": 6, "sip[preset=released]": 4,
     "sip[preset=released_ns]": 10,
 }  # fmt: skip
+RATES = ("learning_rate", "sampler_learning_rate")
 
 
 @pytest.mark.slow
@@ -76,10 +77,11 @@ SHORTENED = {
 @pytest.mark.parametrize("entry", SHORTENED)
 def test_the_likelihood_of_a_preset_stays_sane_over_its_schedule(entry: str, dataset: str) -> None:
     table, train = prepared(dataset)
-    rate = registry.entry(entry).method.learning_rate  # type: ignore[attr-defined]
+    names = [field.name for field in dataclasses.fields(registry.entry(entry).method)]
+    rates = {name: 10 * getattr(registry.entry(entry).method, name) for name in names if name in RATES}
     num_steps = SHORTENED[entry] * math.ceil(len(train) / 10)
     levels = []
-    for step, posterior in enumerate(fit(entry, train, epochs=SHORTENED[entry], learning_rate=10 * rate), 1):
+    for step, posterior in enumerate(fit(entry, train, epochs=SHORTENED[entry], **rates), 1):
         if step in (1, num_steps // 2, num_steps):
             predictive = posterior.predict(torch.from_numpy(table.test_x), torch.Generator().manual_seed(step))
             predictive = predictive.double().rescale(table.standardiser.y_scale, table.standardiser.y_mean)

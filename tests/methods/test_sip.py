@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -190,7 +191,7 @@ def test_presets_train(preset: str, prior: str) -> None:
     assert bool(torch.isfinite(posterior.predict(data().x, stream()).loc).all())
 
 
-@pytest.mark.parametrize("draws", ["previous", "fresh", "shared"])
+@pytest.mark.parametrize("draws", ["previous", "fresh"])
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_every_way_of_drawing_trains(draws: str, alpha: float) -> None:
     options = dataclasses.replace(SMALL, discriminator_draws=draws, alpha=alpha, dropout_bnn=0.1)
@@ -223,3 +224,23 @@ def test_more_inducing_points_than_rows_start_near_them() -> None:
     distances = torch.cdist(start, x).amin(1)
     assert float(distances.max()) < 0.1
     assert len(start.unique(dim=0)) == 10
+
+
+def test_inducing_inputs_that_start_on_one_spot_spread_out() -> None:
+    options = dataclasses.replace(SMALL, inducing_start="one_spot", learning_rate=0.02)
+    fits = options.fit(data(), Budget(steps=60), stream())
+    spreads = [float(posterior.inducing.detach().std(0).max()) for posterior in itertools.islice(fits, 60)]
+    first, last = spreads[0], spreads[-1]
+    assert first < 0.05
+    assert last > 2 * first
+
+
+def test_a_q_that_is_not_fitted_keeps_its_parameters_and_is_a_variant() -> None:
+    options = dataclasses.replace(SMALL, fit_q=False)
+    fits = options.fit(data(), Budget(steps=5), stream())
+    before = [parameter.detach().clone() for parameter in next(fits).sampler.parameters]
+    posterior = [*itertools.islice(fits, 4)][-1]
+    assert all(torch.equal(old, new) for old, new in zip(before, posterior.sampler.parameters, strict=True))
+    assert not torch.equal(posterior.log_noise, torch.tensor(options.initial_log_noise))
+    assert options.departure() == "q(u) is not fitted"
+    assert SMALL.departure() == ""

@@ -5,11 +5,14 @@ Everything here is exact linear algebra on the tensors it is given; callers choo
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from fsibench.blocks.likelihoods import LOG_2PI
-from fsibench.blocks.linalg import cholesky, gram
+from fsibench.blocks.linalg import add_to_diagonal, cholesky, lower_gram
 
 
 def factor(matrix: Tensor) -> Tensor:
@@ -26,22 +29,53 @@ def multivariate_log_density(residual: Tensor, L: Tensor) -> Tensor:
 
 
 def low_rank_log_evidence(residual: Tensor, features: Tensor, noise: Tensor) -> Tensor:
-    """log N(r | 0, Φ Φᵀ + σ² I) in O(n S min(n, S)) for r [n], Φ [n, S] and the noise variance σ²; in float64.
+    """log N(r | 0, Σ), Σ = Φ Φᵀ + σ² I, in O(n S min(n, S)) for r [n], Φ [n, S] and the noise variance σ²; in float64.
 
-    With fewer features than rows, and C Cᵀ = I + ΦᵀΦ/σ² and c = C⁻¹ Φᵀr/σ² (matrix inversion and determinant lemmas):
+    With fewer features than rows, and C Cᵀ = A = I + ΦᵀΦ/σ² and c = C⁻¹ Φᵀr/σ² (matrix inversion and determinant lemmas):
 
         −½ [ n log 2πσ² + 2 Σ log C_ii + rᵀr/σ² − cᵀc ]
+
+    Its gradient needs one inverse and no derivative of a Cholesky factor: with b = Σ⁻¹r,
+
+        ∂r = −b,   ∂Φ = b bᵀΦ − Σ⁻¹Φ,   ∂σ² = ½ (bᵀb − tr Σ⁻¹),   and where S < n   Σ⁻¹Φ = ΦA⁻¹/σ².
     """
-    n, residual, noise = residual.shape[0], residual.double(), noise.double()
-    if n <= features.shape[1]:
-        identity = torch.eye(n, dtype=torch.float64, device=features.device)
-        return multivariate_log_density(residual, factor(gram(features) + noise * identity))
-    identity = torch.eye(features.shape[1], dtype=torch.float64, device=features.device)
-    C = factor(identity + gram(features.mT) / noise)  # [S, S]
-    projection = features.mT.double() @ residual / noise  # [S]
-    c: Tensor = torch.linalg.solve_triangular(C, projection[:, None], upper=False)[:, 0]  # [S]
-    fit = residual.square().sum() / noise - c.square().sum()
-    return -0.5 * (n * (LOG_2PI + noise.log()) + 2.0 * C.diagonal().log().sum() + fit)
+    return _LowRankLogEvidence.apply(residual, features, noise)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _LowRankLogEvidence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, residual: Tensor, features: Tensor, noise: Tensor) -> Tensor:
+        (n, S), r, exact, variance = features.shape, residual.double(), features.double(), float(noise)
+        ctx.by_rows = n <= S
+        if ctx.by_rows:
+            C = factor(add_to_diagonal(lower_gram(exact), variance))  # C Cᵀ = Σ
+            b = torch.cholesky_solve(r[:, None], C)[:, 0]
+            projection = exact.mT @ b
+            log_determinant = 2.0 * C.diagonal().log().sum()
+        else:
+            C = factor(add_to_diagonal(lower_gram(exact.mT) / variance, 1.0))  # [S, S]
+            projection = torch.cholesky_solve((exact.mT @ r)[:, None] / variance, C)[:, 0]  # A⁻¹Φᵀr/σ² = Φᵀb
+            b = (r - exact @ projection) / variance
+            log_determinant = 2.0 * C.diagonal().log().sum() + n * math.log(variance)
+        # Φᵀb cancels where Φ explains r: float64
+        ctx.save_for_backward(features, C, b, projection)
+        ctx.noise, ctx.dtypes = variance, (residual.dtype, noise.dtype)
+        return -0.5 * (n * LOG_2PI + log_determinant + r @ b)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        features, C, b, projection = ctx.saved_tensors
+        inverse, g = torch.cholesky_inverse(C), float(gradients[0])
+        if ctx.by_rows:
+            trace = inverse.diagonal().sum()
+            # the products need no more digits than Φ has
+            applied = inverse.to(features.dtype) @ features  # Σ⁻¹Φ
+        else:
+            trace = (len(b) - len(C) + inverse.diagonal().sum()) / ctx.noise
+            applied = features @ (inverse / ctx.noise).to(features.dtype)
+        of_features = torch.outer(b.to(features.dtype), projection.to(features.dtype)).sub_(applied).mul_(g)
+        of_noise = (0.5 * g) * (b @ b - trace)
+        return (-g * b).to(ctx.dtypes[0]), of_features, of_noise.to(ctx.dtypes[1])
 
 
 def linear_posterior(residual: Tensor, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,6 +98,38 @@ def gaussian_kl(mean_q: Tensor, L_q: Tensor, mean_p: Tensor, L_p: Tensor) -> Ten
     log_determinants = L_p.diagonal().log().sum() - L_q.diagonal().log().sum()
     quadratic = whitened_mean.square().sum() + whitened_factor.square().sum() - mean_q.shape[0]
     return 0.5 * quadratic + log_determinants
+
+
+def moment_kl(mean_q: Tensor, features_q: Tensor, mean_p: Tensor, L_p: Tensor, nugget: float) -> Tensor:
+    """KL[N(m_q, K_q) ‖ N(m_p, K_p)] with K_q = ΦΦᵀ + εI and K_p = L_p L_pᵀ, in float64, for m [d] and Φ [d, S].
+
+    Differentiable in m_q and Φ, again without a derivative of a Cholesky factor:
+
+        ∂m_q = K_p⁻¹(m_q − m_p),   ∂Φ = (K_p⁻¹ − K_q⁻¹)Φ
+    """
+    return _MomentKL.apply(mean_q, features_q, mean_p, L_p, nugget)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _MomentKL(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, mean_q: Tensor, features_q: Tensor, mean_p: Tensor, L_p: Tensor, nugget: float
+    ) -> Tensor:
+        L_q = factor(add_to_diagonal(lower_gram(features_q), nugget))
+        difference = mean_q.double() - mean_p.double()
+        weighted = torch.cholesky_solve(difference[:, None], L_p)[:, 0]  # K_p⁻¹(m_q − m_p)
+        ctx.save_for_backward(features_q, L_q, L_p, weighted)
+        ctx.dtype = mean_q.dtype
+        whitened: Tensor = torch.linalg.solve_triangular(L_p, L_q, upper=False)
+        log_determinants = L_p.diagonal().log().sum() - L_q.diagonal().log().sum()
+        return 0.5 * (whitened.square().sum() + difference @ weighted - len(L_p)) + log_determinants
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        features, L_q, L_p, weighted = ctx.saved_tensors
+        g = float(gradients[0])
+        weights = (torch.cholesky_inverse(L_p) - torch.cholesky_inverse(L_q)).mul_(g)
+        return (g * weighted).to(ctx.dtype), weights.to(features.dtype) @ features, None, None, None
 
 
 def standard_kl(mean: Tensor, L: Tensor) -> Tensor:

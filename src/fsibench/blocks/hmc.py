@@ -20,6 +20,7 @@ from torch import Tensor
 from fsibench.blocks.draws import normal, uniform
 
 Potential = Callable[[Tensor], tuple[Tensor, Tensor]]
+Gradient = Callable[[Tensor], Tensor]
 
 # A trajectory whose energy grows by more than this has left the region where the integrator is stable.
 DIVERGENCE = 1000.0
@@ -51,18 +52,26 @@ class Transition:
 
 
 def leapfrog(
-    state: State, momentum: Tensor, step_size: float, num_steps: int, inverse_mass: Tensor, potential: Potential
+    state: State,
+    momentum: Tensor,
+    step_size: float,
+    num_steps: int,
+    inverse_mass: Tensor,
+    potential: Potential,
+    gradient: Gradient | None = None,
 ) -> tuple[State, Tensor]:
-    """Half a kick, drifts and kicks, half a kick: the end state and its momentum. Reversible, preserves volume."""
-    position, gradient = state.position, state.gradient
-    U = state.potential
-    momentum = momentum - 0.5 * step_size * gradient
-    for index in range(num_steps):
+    """Half a kick, drifts and kicks, half a kick: the end state and its momentum. Reversible, preserves volume.
+
+    `gradient` gives ∇U alone, where that is cheaper; the energy is needed at the end only.
+    """
+    position = state.position
+    momentum = momentum - 0.5 * step_size * state.gradient
+    for _ in range(num_steps - 1):
         position = torch.addcmul(position, momentum, inverse_mass, value=step_size)
-        U, gradient = potential(position)
-        last = index == num_steps - 1
-        momentum = torch.sub(momentum, gradient, alpha=0.5 * step_size if last else step_size)
-    return State(position, U, gradient), momentum
+        slope = potential(position)[1] if gradient is None else gradient(position)
+        momentum = torch.sub(momentum, slope, alpha=step_size)
+    end = State.at(torch.addcmul(position, momentum, inverse_mass, value=step_size), potential)
+    return end, torch.sub(momentum, end.gradient, alpha=0.5 * step_size)
 
 
 def kinetic_energy(momentum: Tensor, inverse_mass: Tensor) -> Tensor:
@@ -77,12 +86,13 @@ def transition(
     inverse_mass: Tensor,
     potential: Potential,
     generator: torch.Generator,
+    gradient: Gradient | None = None,
 ) -> Transition:
     """Fresh momenta, one trajectory, an exact Metropolis test: leaves exp(−U) invariant."""
     q = state.position
     momentum = normal(generator, *q.shape, like=q) * inverse_mass.rsqrt()
     before = state.potential + kinetic_energy(momentum, inverse_mass)
-    end, momentum = leapfrog(state, momentum, step_size, num_steps, inverse_mass, potential)
+    end, momentum = leapfrog(state, momentum, step_size, num_steps, inverse_mass, potential, gradient)
     after = end.potential + kinetic_energy(momentum, inverse_mass)
     gain = torch.nan_to_num(before - after, nan=-math.inf)  # [C]
     accepted = uniform(generator, *gain.shape, like=gain).log() < gain
@@ -205,7 +215,8 @@ def van_der_corput(index: int) -> float:
 class Sampler:
     """Chains that adapt ε and τ until told to stop.
 
-    With `num_leapfrog` and `step_size` both given nothing is adapted: plain HMC with fixed settings.
+    With `length` every trajectory lasts between half and one and a half of it, and only ε is adapted. With `num_leapfrog`
+    and `step_size` both given nothing is adapted: plain HMC with fixed settings.
     """
 
     def __init__(
@@ -220,8 +231,11 @@ class Sampler:
         first_length: float = 0.5 * math.pi,
         shortest_length: float = 0.0,
         max_leapfrog: int = 1000,
+        length: float | None = None,
+        gradient: Gradient | None = None,
     ) -> None:
         self.potential, self.generator, self.max_leapfrog = potential, generator, max_leapfrog
+        self.gradient, self.length = gradient, length
         self.inverse_mass = torch.ones_like(position[0]) if inverse_mass is None else inverse_mass
         self.num_leapfrog = num_leapfrog
         self.state = State.at(position, potential)
@@ -238,6 +252,12 @@ class Sampler:
         """The first part of a warm-up says little about the typical set; begin again from the averaged step size."""
         self.steps.restart(self.steps.averaged)
 
+    def move(self, chain: int, to: int) -> None:
+        """Start `chain` again where chain `to` is."""
+        rows = torch.arange(len(self.state.potential), device=self.state.position.device)
+        rows[chain] = to
+        self.state = State(self.state.position[rows], self.state.potential[rows], self.state.gradient[rows])
+
     @property
     def step_size(self) -> float:
         if not self.adapts_step:
@@ -248,6 +268,8 @@ class Sampler:
     def trajectory(self) -> float:
         if self.num_leapfrog is not None:
             return self.num_leapfrog * self.step_size
+        if self.length is not None:
+            return self.length
         return self.chees.length if self.warming else self.chees.averaged
 
     def advance(self) -> Transition:
@@ -255,14 +277,17 @@ class Sampler:
         self.iteration += 1
         step_size, before = self.step_size, self.state.position
         num_steps = self.num_leapfrog or self._random_length(step_size)
-        moved = transition(self.state, step_size, num_steps, self.inverse_mass, self.potential, self.generator)
+        moved = transition(
+            self.state, step_size, num_steps, self.inverse_mass, self.potential, self.generator, self.gradient
+        )
         self.state = moved.state
         if self.warming:
             self._adapt(before, moved, step_size, num_steps)
         return moved
 
     def _random_length(self, step_size: float) -> int:
-        duration = van_der_corput(self.iteration) * self.trajectory
+        share = van_der_corput(self.iteration)
+        duration = share * self.trajectory if self.length is None else (0.5 + share) * self.length
         return max(1, min(self.max_leapfrog, math.ceil(duration / step_size)))
 
     def _adapt(self, before: Tensor, moved: Transition, step_size: float, num_steps: int) -> None:
@@ -270,7 +295,7 @@ class Sampler:
             # The arithmetic mean: with the harmonic one of the ChEES paper a single chain that is still on its way
             # from a far start shrinks the step of all by orders of magnitude.
             self.steps.update(moved.acceptance.mean().item())
-        if self.num_leapfrog is None and len(before) > 1:
+        if self.num_leapfrog is None and self.length is None and len(before) > 1:
             longest = self.max_leapfrog * step_size
             shortest = min(max(step_size, self.shortest_length), longest)
             self.chees.update(before, moved, num_steps * step_size, shortest, longest)

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.batched import batched_network, split_layers, starting_parameters
-from fsibench.blocks.draws import normal
-from fsibench.blocks.gaussian import factor, gaussian_kl
+from fsibench.blocks.draws import by_rows, normal
+from fsibench.blocks.gaussian import factor, moment_kl
 from fsibench.blocks.jacobians import Linearisation, linearise
-from fsibench.blocks.linalg import gram
+from fsibench.blocks.likelihoods import noise_variance
+from fsibench.blocks.linalg import add_to_diagonal
 from fsibench.blocks.networks import weight_shapes
 from fsibench.blocks.training import leaf
-
-CHUNK_ROWS = 500
 
 
 class MeanFieldWeights:
@@ -51,8 +50,31 @@ class MeanFieldWeights:
 
     def networks(self, x: Tensor, weights: Tensor) -> Tensor:
         """The networks themselves, not linearised: [S, N]."""
-        parts = [batched_network(rows, weights, self.widths, "tanh")[..., 0] for rows in x.split(CHUNK_ROWS)]
-        return torch.cat(parts, 1)
+        return by_rows(lambda rows: batched_network(rows, weights, self.widths, "tanh")[..., 0], x)
+
+
+class NoisyMeanField:
+    """q(w) and the noise of y: what methods train that see such weights as a process."""
+
+    def __init__(
+        self, x: Tensor, hidden: tuple[int, ...], log_scale: float, log_noise: float, generator: torch.Generator
+    ) -> None:
+        self.q = MeanFieldWeights((x.shape[1], *hidden, 1), log_scale, generator, x.dtype)
+        self.log_noise = leaf(torch.full_like(self.q.means[:1], log_noise))
+        self.last_loss, self.last_kl = math.nan, math.nan
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [*self.q.parameters, self.log_noise]
+
+    @property
+    def noise(self) -> Tensor:
+        """σ²"""
+        return noise_variance(self.log_noise)[0]
+
+    @torch.no_grad()
+    def trace(self) -> dict[str, float | Tensor]:
+        return {"loss": self.last_loss, "kl": self.last_kl, "noise": self.noise.sqrt().item()}
 
 
 def unit_log_scales(widths: Sequence[int]) -> Tensor:
@@ -64,10 +86,8 @@ def unit_log_scales(widths: Sequence[int]) -> Tensor:
 
 
 def regularised_kl(mean_q: Tensor, root_q: Tensor, mean_p: Tensor, covariance_p: Tensor, nugget: float) -> Tensor:
-    """KL[ N(m_q, ΦΦᵀ + g I) ‖ N(m_p, K + g I) ] in float64, for m [C], Φ [C, P] and K [C, C]."""
-    nuggets = nugget * torch.eye(len(mean_q), dtype=torch.float64, device=mean_q.device)
-    L_q, L_p = factor(gram(root_q) + nuggets), factor(covariance_p.double() + nuggets)
-    return gaussian_kl(mean_q.double(), L_q, mean_p.double(), L_p)
+    """KL[ N(m_q, ΦΦᵀ + g I) ‖ N(m_p, K + g I) ] in float64, for m [C], Φ [C, P] and K [C, C]; p is a constant."""
+    return moment_kl(mean_q, root_q, mean_p, factor(add_to_diagonal(covariance_p.double().clone(), nugget)), nugget)
 
 
 def uniform_points(x: Tensor, num_points: int, generator: torch.Generator) -> Tensor:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,9 +30,13 @@ MEDIAN_ROWS = 60
 
 def median_widths(samples: Tensor) -> Tensor:
     """√d · median |x_il − x_jl| for each coordinate [d]; a coordinate that hardly varies gets 1 added."""
-    rows = _spread(samples)
-    first, second = torch.triu_indices(len(rows), len(rows), offset=1)
-    widths = (rows[first] - rows[second]).abs().median(0).values * math.sqrt(samples.shape[1])
+    rows = _spread(samples).mT.cpu().numpy()  # [d, R]
+    first, second = np.triu_indices(rows.shape[1], 1)
+    distances = np.abs(rows[:, first] - rows[:, second])  # [d, pairs]
+    middle = (distances.shape[1] - 1) // 2
+    # numpy's selection takes a third of the time of `torch.median`
+    medians = np.partition(distances, middle, axis=1)[:, middle]
+    widths = torch.as_tensor(medians, device=samples.device) * math.sqrt(samples.shape[1])
     return torch.where(widths < 1e-6, widths + 1.0, widths)
 
 

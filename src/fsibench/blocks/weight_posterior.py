@@ -23,7 +23,7 @@ from fsibench.blocks.networks import SLOPE, num_weights, split_weights
 from fsibench.blocks.priors import BNNPrior
 
 # Of the likelihood at the start of the annealing.
-FIRST_POWER = 0.02
+FIRST_POWER = 0.01
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,9 @@ class BayesianNetwork:
         self.num_parameters = sum(self.sizes)
         self.power = 1.0  # β of p(y | ξ)^β p(ξ): below 1 only while chains look for their place
 
-    def temper(self, progress: float) -> bool:
-        """β rises geometrically from `FIRST_POWER` to 1 while `progress` goes from 0 to 1; False: it has not changed."""
-        before, self.power = self.power, FIRST_POWER ** (1.0 - progress)
-        return self.power != before
+    def temper(self, progress: float) -> None:
+        """β rises geometrically from `FIRST_POWER` to 1 while `progress` goes from 0 to 1."""
+        self.power = FIRST_POWER ** (1.0 - progress)
 
     def raw_inverse_mass(self) -> Tensor:
         """In terms of ξ, the inverse mass 1/scale² that is the identity for the weights themselves."""
@@ -140,6 +139,10 @@ class BayesianNetwork:
         weight_gradients, bias_gradients = self.backward(g, inputs, weights)
         products = [gradient * weight for gradient, weight in zip(weight_gradients, weights, strict=True)]
         return U, xi + self.packed(factors, weight_gradients, bias_gradients, products, noise_gradient)
+
+    def gradient(self, xi: Tensor) -> Tensor:
+        """∇U alone, [C, P]: what the inside of a trajectory needs."""
+        return self.potential(xi)[1]
 
     def packed(
         self,

@@ -18,6 +18,7 @@ from torch import Tensor
 from fsibench.blocks.priors.base import Prior, sample_moments
 from fsibench.blocks.priors.bnn import BNNPrior, TiedBNNPrior
 from fsibench.blocks.priors.gp import GaussianProcessPrior
+from fsibench.blocks.priors.reference import ReferencePrior
 from fsibench.blocks.priors.samplers import ConcatenatedSamplerPrior, NeuralSamplerPrior
 from fsibench.errors import UsageError, unknown
 
@@ -27,6 +28,7 @@ __all__ = [
     "GaussianProcessPrior",
     "NeuralSamplerPrior",
     "Prior",
+    "ReferencePrior",
     "TiedBNNPrior",
     "make_prior",
     "prior_class",
@@ -39,6 +41,7 @@ BUILT_IN: Mapping[str, type[Prior]] = {
     "ns": NeuralSamplerPrior,  # two networks that meet in an inner product (SIP)
     "ns_concat": ConcatenatedSamplerPrior,  # one network of inputs and noise (VIP)
     "gp": GaussianProcessPrior,
+    "reference": ReferencePrior,  # fixed: that of the reference posteriors
 }
 
 

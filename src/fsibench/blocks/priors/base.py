@@ -37,6 +37,14 @@ class Prior(abc.ABC):
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
         """f_s(x) for the functions that belong to `noise`: x [N, D] -> [S, N]; differentiable."""
 
+    def functions_at(
+        self, x: Tensor, z: Tensor, noise: Tensor, dropout: DropoutMasks | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The same functions at data x and at z, in one pass: [S, N] and [S, M]. Gradients need to reach z only."""
+        f = self.functions(torch.cat([x, z]), noise, dropout)
+        f_x, f_z = torch.split_with_sizes(f, [len(x), len(z)], 1)
+        return f_x, f_z
+
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Fresh functions at x: [S, N]."""
         noise = self.draw_noise(num_draws, generator)
@@ -66,8 +74,7 @@ class Prior(abc.ABC):
         jitter: float = JITTER,
     ) -> Conditional:
         """p(f(x) | f(z) = u) under a Gaussian process with the moments of the functions that belong to `noise`."""
-        f = self.functions(torch.cat([x, z]), noise, dropout)  # one pass for both
-        f_x, f_z = torch.split_with_sizes(f, [len(x), len(z)], 1)
+        f_x, f_z = self.functions_at(x, z, noise, dropout)
         mean, variance = gaussian_conditional(f_x, f_z, u, jitter)
         return Conditional(mean, variance, f_z)
 

@@ -9,17 +9,18 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from fsibench.blocks.batched import batched_network, interleaved
 from fsibench.blocks.draws import normal, some_rows
 from fsibench.blocks.evidence import fit_by_evidence
 from fsibench.blocks.linalg import gram
 from fsibench.blocks.networks import (
     DropoutMasks,
     Nonlinearity,
+    gaussian_network,
     kept_scale,
     num_weights,
     process_features,
     sampled_network,
-    sampled_values,
     weight_shapes,
 )
 from fsibench.blocks.priors.base import Prior
@@ -115,15 +116,23 @@ class BNNPrior(Prior):
             return super().moments(x, noise)
         return process_features(x, self.means, self.log_scales, self.biases, self.widths, noise, self.nonlinearity)
 
-    def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
-        P = self.means.numel()
-        weights = torch.addcmul(self.means, self.log_scales.exp(), noise[:, :P])  # [S, P]
+    def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None, fixed_rows: int = 0) -> Tensor:
+        """As `Prior.functions`; `fixed_rows` as in `gaussian_network`."""
         if self.bias_log_scales is None and self.nonlinearity == "leaky_relu":
-            return sampled_network(x, weights, self.biases, self.widths, dropout)
-        biases = self.biases
+            means, log_scales = self.means, self.log_scales
+            return gaussian_network(x, means, log_scales, self.biases, self.widths, noise, dropout, fixed_rows)
+        P, biases = self.means.numel(), self.biases.expand(len(noise), -1)
+        weights = torch.addcmul(self.means, self.log_scales.exp(), noise[:, :P])  # [S, P]
         if self.bias_log_scales is not None:
-            biases = torch.addcmul(biases, self.bias_log_scales.exp(), noise[:, P:])  # [S, ...]
-        return sampled_values(x, weights, biases, self.widths, self.nonlinearity)
+            biases = torch.addcmul(self.biases, self.bias_log_scales.exp(), noise[:, P:])  # [S, ...]
+        return batched_network(x, interleaved(weights, biases, self.widths), self.widths, self.nonlinearity)[..., 0]
+
+    def functions_at(
+        self, x: Tensor, z: Tensor, noise: Tensor, dropout: DropoutMasks | None = None
+    ) -> tuple[Tensor, Tensor]:
+        f = self.functions(torch.cat([x, z]), noise, dropout, fixed_rows=len(x))
+        f_x, f_z = torch.split_with_sizes(f, [len(x), len(z)], 1)
+        return f_x, f_z
 
 
 class TiedBNNPrior(Prior):

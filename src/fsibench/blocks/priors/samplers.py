@@ -10,7 +10,8 @@ from torch import Tensor
 from fsibench.blocks.conditionals import Conditional, low_rank_conditional
 from fsibench.blocks.draws import normal, uniform
 from fsibench.blocks.linalg import JITTER
-from fsibench.blocks.networks import MLP, DropoutMasks
+from fsibench.blocks.mlp import MLP
+from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors.base import Prior
 
 

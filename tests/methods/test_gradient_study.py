@@ -1,0 +1,56 @@
+"""The study of appendix A: its closed-form gradient is the derivative, and its parts fit together."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from fsibench.blocks.adversarial import Moments
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "gradient_study.py"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("gradient_study", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["gradient_study"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_gradient_by_moments_is_the_derivative(script: ModuleType) -> None:
+    size = dataclasses.replace(script.LITE, training_steps=3, discriminator_steps=2, num_draws=40, num_inducing=5)
+    model, _ = script.trained(size)
+    divergence = script.Divergence(model, size, 0)
+    parameters = [*model.prior.parameters, model.inducing]
+    gradient = divergence.gaussian_gradients(parameters)[-5:]
+
+    def value() -> float:
+        p = Moments(model.prior.functions(model.inducing.detach(), divergence.noise))
+        return float(Moments(divergence.u).divergence(p.mean, p.variance.log()).detach())
+
+    for index in range(5):
+        flat = model.inducing.detach().view(-1)
+        ends = []
+        for sign in (1.0, -1.0):
+            flat[index] += sign * 2e-3
+            ends.append(value())
+            flat[index] -= sign * 2e-3
+        assert float(gradient[index]) == pytest.approx((ends[0] - ends[1]) / 4e-3, rel=0.1, abs=0.1)
+
+
+def test_a_tiny_study_has_a_row_for_every_number(script: ModuleType) -> None:
+    size = script.Size(3, 2, 4, 3, 2, 20, 2)
+    rows = script.study(size)
+    assert rows["kind"].tolist() == ["theta"] * 2 + ["inducing input"] * 4
+    assert torch.isfinite(torch.tensor(rows.drop(columns="kind").to_numpy())).all()
+    assert script.summary(rows)["numbers"].tolist() == [2, 4]
