@@ -24,7 +24,7 @@ jax = pytest.importorskip("jax", reason="jax is not installed; run the oracle se
 blackjax = pytest.importorskip("blackjax", reason="blackjax is not installed; run the oracle session of nox")
 
 UNITS, CHAINS, WARM_UP, DRAWS = 4, 8, 500, 1500
-OPTIONS = HMC(hierarchical=False, hidden_layers=1, hidden_units=UNITS, noise_centre=-2.0, noise_spread=0.5)
+OPTIONS = HMC(hidden_units=UNITS, output_scale=1.0, noise_centre=-2.0, noise_spread=0.5)
 
 
 def tiny_data() -> Data:

@@ -1,0 +1,99 @@
+"""Close to the exact posterior, and good on test rows: distances beside scores, and how far the two orders agree.
+
+Only problems with a reference posterior have these columns. Entries that name `reference` in their options have the prior
+of the reference; all others learn or choose their own, so that their distance is not one of inference alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+Floats = npt.NDArray[np.float64]
+
+DISTANCES = ("w2", "kl", "mean", "sd", "energy")
+SCORES = ("ll", "crps")
+NUM_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Spearman's rank correlation of a distance with a score, mean over problems, with a 95 % bootstrap interval."""
+
+    distance: str
+    score: str
+    value: float
+    low: float
+    high: float
+    problems: int
+    entries: int
+
+
+def has_reference_prior(entry: str) -> bool:
+    return "reference" in entry.partition("[")[2]
+
+
+def rows(evaluations: pd.DataFrame) -> pd.DataFrame:
+    """Evaluations of problems with a reference that have ended well or are on their way; empty without such problems."""
+    if "truth_w2" not in evaluations:
+        return evaluations.iloc[:0]
+    return evaluations[evaluations["truth_w2"].notna()]
+
+
+def table(finals: pd.DataFrame) -> pd.DataFrame:
+    """Mean over seeds for each problem and entry: seconds, distances inside and outside, scores; the same prior first."""
+    columns = [f"truth_{name}{place}" for name in DISTANCES for place in ("", "_outside")]
+    wanted = [name for name in ("train_seconds", *columns, *SCORES) if name in finals]
+    means = finals.groupby(["dataset", "entry"], observed=True)[wanted].mean().reset_index()
+    means.insert(2, "same_prior", means["entry"].map(has_reference_prior))
+    return means.sort_values(["dataset", "same_prior", "truth_w2"], ascending=[True, False, True], ignore_index=True)
+
+
+def correlations(means: pd.DataFrame, seed: int = 1) -> list[Correlation]:
+    """Near to the posterior against good on test rows: +1 when both put entries into the same order.
+
+    Problems and entries are resampled: both are a choice among many.
+    """
+    found = []
+    for distance in DISTANCES:
+        for score in SCORES:
+            wide = [part[[f"truth_{distance}", score]].dropna() for _, part in means.groupby("dataset", observed=True)]
+            wide = [part for part in wide if len(part) >= 4]
+            if wide:
+                found.append(_correlation(distance, score, [part.to_numpy(float) for part in wide], seed))
+    return found
+
+
+def _correlation(distance: str, score: str, problems: list[Floats], seed: int) -> Correlation:
+    # small distances are good; so is a small CRPS, but a large LL
+    signs = np.array([1.0, 1.0 if score == "crps" else -1.0])
+    problems = [part * signs for part in problems]
+    values = np.array([_spearman(part[None])[0] for part in problems])
+    generator = np.random.default_rng(seed)
+    by_entry = np.stack([
+        _spearman(part[generator.integers(len(part), size=(NUM_RESAMPLES, len(part)))]) for part in problems
+    ])  # [problems, resamples]
+    chosen = generator.integers(len(problems), size=by_entry.shape)
+    resampled = _mean(np.take_along_axis(by_entry, chosen, 0))
+    low, high = np.nanquantile(resampled, [0.025, 0.975]) if np.isfinite(resampled).any() else (np.nan, np.nan)
+    return Correlation(distance, score, float(_mean(values[:, None])[0]), float(low), float(high), len(problems), max(map(len, problems)))
+
+
+def _mean(values: Floats) -> Floats:
+    """Over the first axis, leaving out what does not exist; nan where nothing does."""
+    exists = np.isfinite(values)
+    count = exists.sum(0)
+    return np.asarray(np.where(count > 0, np.where(exists, values, 0.0).sum(0) / np.maximum(count, 1), np.nan))
+
+
+def _spearman(pairs: Floats) -> Floats:
+    """Rank correlations of pairs [R, n, 2], [R]: Pearson's of mean ranks; nan where one side is constant."""
+    ranks = stats.rankdata(pairs, axis=1)
+    ranks = ranks - ranks.mean(1, keepdims=True)
+    spread = np.sqrt(np.square(ranks).sum(1).prod(1))
+    covariance = ranks.prod(2).sum(1)
+    return np.asarray(np.where(spread > 0, covariance / np.where(spread > 0, spread, 1.0), np.nan))

@@ -1,0 +1,76 @@
+"""Distances from the posterior in reports: who stands apart, rank correlations, the page."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from fsibench.reports.analysis import truth
+from fsibench.reports.pages.truth import content, figure
+
+
+def finals(num_entries: int = 8, noise: float = 0.0) -> pd.DataFrame:
+    """Entries whose LL and CRPS follow their distance, on three problems."""
+    generator = np.random.default_rng(0)
+    lines = []
+    for problem in ("reference-a", "reference-b", "reference-c"):
+        for index in range(num_entries):
+            distance = 0.1 * (index + 1)
+            blur = noise * generator.normal()
+            lines.append({
+                "dataset": problem, "entry": f"m{index}[prior=reference]" if index % 2 else f"m{index}", "cell": f"{problem}{index}",
+                "train_seconds": 2.0, "ll": -distance + blur, "crps": distance + blur,
+                **{f"truth_{name}{place}": distance for name in truth.DISTANCES for place in ("", "_outside")},
+            })  # fmt: skip
+    return pd.DataFrame(lines)
+
+
+def test_entries_with_a_prior_of_their_own_stand_apart() -> None:
+    table = truth.table(finals())
+    assert table["same_prior"].sum() == 12
+    first = table[table["dataset"] == "reference-a"]
+    assert list(first["same_prior"]) == [True] * 4 + [False] * 4
+    assert first["truth_w2"][:4].is_monotonic_increasing
+    assert not truth.has_reference_prior("reference-like[hidden_units=20]")
+
+
+def test_the_correlation_is_one_when_near_means_good() -> None:
+    found = truth.correlations(truth.table(finals()))
+    assert len(found) == 10
+    for line in found:
+        assert line.value == pytest.approx(1.0)
+        assert line.low == pytest.approx(1.0)
+        assert line.high == pytest.approx(1.0)
+        assert (line.problems, line.entries) == (3, 8)
+
+
+def test_the_correlation_is_spearmans_and_its_interval_holds_it() -> None:
+    table = truth.table(finals(noise=0.3))
+    line = truth.correlations(table)[0]
+    expected = np.mean([stats.spearmanr(part["truth_w2"], -part["ll"])[0] for _, part in table.groupby("dataset")])
+    assert line.value == pytest.approx(expected)
+    assert -1.0 <= line.low < line.value < line.high <= 1.0
+
+
+def test_equal_scores_have_no_correlation_and_raise_no_warning() -> None:
+    same = finals()
+    same["ll"] = 1.0
+    line = truth.correlations(truth.table(same))[0]
+    assert np.isnan(line.value)
+
+
+def test_stores_without_such_problems_have_no_rows() -> None:
+    assert truth.rows(pd.DataFrame({"ll": [1.0]})).empty
+    assert truth.rows(finals().assign(truth_w2=np.nan)).empty
+
+
+def test_the_page_has_a_table_a_figure_and_the_agreement() -> None:
+    values = finals()
+    page = content(truth.table(values), values)
+    assert [problem["name"] for problem in page["problems"]] == ["reference-a", "reference-b", "reference-c"]
+    assert len(page["problems"][0]["same"]) == len(page["problems"][0]["own"]) == 4
+    assert len(page["problems"][0]["figure"]["lines"]) == 8
+    assert len(page["groups"][1]["lines"]) == 10
+    assert figure(values.iloc[:0]) == {}
