@@ -1,45 +1,40 @@
-"""CPU time of a training step, in milliseconds and in units of a batched matrix product."""
+"""CPU time of a training step: every entry at its defaults and at the settings of its paper."""
 
 from __future__ import annotations
 
-import torch
+import time
 
-from fsibench.blocks.allocator import keep_freed_memory
-from fsibench.harness import step_costs
+from benchmarks import common
 
-# What has a limit, and the defaults that are not among them.
-ENTRIES = (*step_costs.LIMITS, "vip", "vip_collapsed", "fbnn", "fbnn_moments")
+WARM_UP_STEPS = 20
 
 
 class Step:
-    """Ten steps of each entry on boston, after warm-up."""
+    """One step on boston, batches as the entry has them."""
 
-    params = ENTRIES
+    params = (*common.DEFAULTS, *common.PAPER)
     param_names = ("entry",)
+    timer = time.process_time
 
     def setup(self, entry: str) -> None:
-        torch.set_num_threads(1)
-        keep_freed_memory()
-        self.steps = step_costs.training_steps(entry)
-        for _ in range(step_costs.WARM_UP_STEPS):
-            next(self.steps)
+        self.steps = common.training_steps(entry, WARM_UP_STEPS)
 
-    def time_ten_steps(self, entry: str) -> None:
-        for _ in range(10):
-            next(self.steps)
-
-    def peakmem_ten_steps(self, entry: str) -> None:
-        for _ in range(10):
-            next(self.steps)
+    def time_step(self, entry: str) -> None:
+        next(self.steps)
 
 
-class InKernelUnits:
-    """The same relative to T, measured in the same run: comparable across machines."""
+class Fit:
+    """A whole fit of what is exact, on boston."""
 
-    params = ENTRIES
+    params = common.EXACT
     param_names = ("entry",)
-    unit = "T"
+    timer = time.process_time
 
-    def track_step(self, entry: str) -> float:
-        (row,) = step_costs.measure([entry])
-        return float(row["in_T"])
+    def setup(self, entry: str) -> None:
+        common.one_thread()
+        self.train = common.training(common.prepared("boston", 0))
+        self.time_fit(entry)
+
+    def time_fit(self, entry: str) -> None:
+        for _ in common.pulls(entry, self.train, steps=100):
+            pass

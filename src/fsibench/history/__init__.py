@@ -1,0 +1,1 @@
+"""Speed, memory and quality of commits: two compared by `fsibench gate`, many by `fsibench history`."""
