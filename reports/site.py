@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import logging
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -15,22 +16,26 @@ from fsibench.errors import UsageError
 from fsibench.reports import figures, markdown, tables
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.analysis.results import Subset
-from fsibench.reports.pages import Page, Sheets, all_pages
+from fsibench.reports.pages import Page, Sheets, fault_text, own_pages, plugin_pages
 
-SHARED_SCRIPTS = ("tools.js", "tables.js", "charts.js", "curves.js", "calibration.js", "functions.js")
+logger = logging.getLogger(__name__)
+
+# Pages without data of their own have tables and nothing to draw.
+TABLE_SCRIPTS = ("tools.js", "tables.js")
+CHART_SCRIPTS = ("pdf.js", "takeaway.js", "charts.js", "curves.js", "calibration.js", "functions.js")
 
 
 def build(
     store_path: Path,
     out_dir: Path,
     where: Mapping[str, str] | None = None,
-    formats: Sequence[str] = ("svg",),
+    formats: Sequence[str] = (),
     subset: Subset | None = None,
     refresh: int | None = None,
 ) -> Path:
     """Write the whole site; return the path of its first page.
 
-    `formats`: figures as svg, pdf, png, or none of them. `refresh`: pages reload themselves after so many seconds.
+    `formats`: of figures drawn beside the pages: svg, pdf, png. `refresh`: pages reload themselves after so many seconds.
     """
     store_path, out_dir = Path(store_path), Path(out_dir)
     figures.check_formats(formats)
@@ -44,30 +49,79 @@ def build(
     return out_dir / "index.html"
 
 
-def write_pages(report: Report, out_dir: Path, refresh: int | None = None) -> None:
-    made = [(page, page.sheets(report)) for page in all_pages()]
-    frame = {**_frame(report, made), "refresh": refresh}
-    for page, sheets in made:
-        template = _template(page)
-        for file, content in sheets.items():
-            text = template.render(**frame, this_file=file, scripts=page.scripts(), **content)
-            fresh = out_dir / f"{file}.new"  # renamed when it is whole: a reader never meets half a page
-            fresh.write_text(text, encoding="utf-8")
-            fresh.replace(out_dir / file)
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A page with what its templates need."""
+
+    page: Page
+    sheets: Sheets
+    plugin: str = ""  # entry point that offers it; empty for a page of our own
 
 
-def _frame(report: Report, made: Sequence[tuple[Page, Sheets]]) -> dict[str, Any]:
+def write_pages(report: Report, out_dir: Path, refresh: int | None = None) -> dict[str, str]:
+    """Write every page; returns the plugins that could not be shown, each with its fault."""
+    made, broken = _made(report)
+    while True:
+        texts, faults = _rendered(report, made, broken, refresh)
+        if not faults:
+            break
+        # Navigation and footer name what is there, so the others are written again without it.
+        broken |= faults
+        made = [item for item in made if item.plugin not in faults]
+    for file, text in texts.items():
+        fresh = out_dir / f"{file}.new"  # renamed when it is whole: a reader never meets half a page
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(out_dir / file)
+    for plugin, fault in broken.items():
+        logger.warning("the page of the plugin %s is left out: %s", plugin, fault)
+    return broken
+
+
+def _made(report: Report) -> tuple[list[Made], dict[str, str]]:
+    """Our own pages, the plugins' pages among them, and the plugins that failed."""
+    made = [Made(page, page.sheets(report)) for page in own_pages()]
+    plugins, broken = plugin_pages()
+    for name, page in plugins.items():
+        try:
+            sheets = page.sheets(report)
+            taken = {file for item in made for file in item.sheets}
+            if doubled := sorted(taken & set(sheets)):
+                raise UsageError(f"two pages write {doubled[0]}; rename the one of the plugin.")
+            made.append(Made(page, sheets, name))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (a plugin may fail in any way, and breaks only itself)
+            broken[name] = fault_text(error)
+    return sorted(made, key=lambda item: (item.page.order, item.page.title)), broken
+
+
+def _rendered(
+    report: Report, made: Sequence[Made], broken: Mapping[str, str], refresh: int | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Text of every file, and the plugins whose templates failed."""
+    frame = {**_frame(report, made), "refresh": refresh, "broken": dict(broken)}
+    tables_only, charts = ([_shared(name) for name in names] for names in (TABLE_SCRIPTS, CHART_SCRIPTS))
+    texts: dict[str, str] = {}
+    faults: dict[str, str] = {}
+    for item in made:
+        try:
+            template, scripts = _template(item.page), item.page.scripts()
+            for file, content in item.sheets.items():
+                shared = [*tables_only, *(charts if content.get("data") else ())]
+                texts[file] = template.render(**frame, this_file=file, shared_scripts=shared, scripts=scripts, **content)
+        except Exception as error:
+            if not item.plugin:
+                raise
+            faults[item.plugin] = fault_text(error)
+    return texts, faults
+
+
+def _frame(report: Report, made: Sequence[Made]) -> dict[str, Any]:
     """What the base template needs on every page."""
-    files = [file for _, sheets in made for file in sheets]
-    for file in {file for file in files if files.count(file) > 1}:
-        raise UsageError(f"two pages write {file}; rename the one of the plugin.")
     return {
         "title": report.title,
-        "navigation": [(next(iter(sheets)), page.title) for page, sheets in made if sheets],
+        "navigation": [(next(iter(item.sheets)), item.page.title) for item in made if item.sheets],
         "version": importlib.metadata.version("fsibench"),
         "source": report.store_path.name,
         "style": _shared("style.css"),
-        "shared_scripts": [_shared(name) for name in SHARED_SCRIPTS],
     }
 
 

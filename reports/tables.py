@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from fsibench.reports import markdown, references
-from fsibench.reports.analysis import ranking, statistics
+from fsibench.reports.analysis import hardest, ranking, statistics
 from fsibench.reports.analysis.calibration import table as calibration_table
 from fsibench.reports.analysis.failures import failure_table
 from fsibench.reports.analysis.options import option_table
@@ -128,7 +128,10 @@ def frames(report: Report) -> dict[str, pd.DataFrame]:
     found["calibration"] = calibration_table(report.calibrations)
     found["options"] = option_table(report.results)
     found["failures"] = failure_table(report.results)
+    points = [hardest.hardest_points(report.worst_rows, name).assign(dataset=name) for name in report.results.datasets]
+    found["hardest_points"] = pd.concat(points).rename_axis("point").reset_index() if points else pd.DataFrame()
     found["ledger"] = pd.DataFrame([vars(line) for line in report.ledger])
+    found["other_papers"] = pd.DataFrame([vars(line) for line in report.peers])
     ranked = {key: ranking.ranks(part.values, overview.results.metrics[key].larger_is_better) for key, part in overview.blocks.items()}
     stability = [statistics.leave_one_dataset_out(part).assign(metric=key) for key, part in ranked.items() if len(part)]
     found["leave_one_out"] = pd.concat(stability).reset_index() if stability else pd.DataFrame()

@@ -88,6 +88,10 @@ class Anytime:
     def _cache(self) -> dict[str, Floats]:
         return {}
 
+    @cached_property
+    def _bands(self) -> dict[str, dict[tuple[str, str], Floats]]:
+        return {}
+
     def values(self, metric: str) -> Floats:
         """Score of each cell at each time, [cells, G]; NaN before the first posterior and after a failure."""
         if metric not in self._cache:
@@ -131,8 +135,18 @@ class Anytime:
 
     def band(self, metric: str, dataset: str, entry: str) -> Floats | None:
         """Median, lower and upper quartile over splits at each time, [3, G]; None where nothing finished."""
-        rows = self.groups.get((dataset, entry))
-        return None if rows is None else quartiles(self.values(metric)[rows])
+        if dataset not in self._bands:  # kept, since three kinds of pages draw the same ones
+            self._bands[dataset] = self._bands_of(dataset)
+        return self._bands[dataset].get((metric, entry))
+
+    def _bands_of(self, dataset: str) -> dict[tuple[str, str], Floats]:
+        """All bands of a data set; its scores at all times are needed only here, which keeps a large store small."""
+        piece = Anytime(self.results.of_dataset(dataset), {dataset: self.grids[dataset]}, self.smooth)
+        return {
+            (metric, entry): quartiles(piece.values(metric)[rows])
+            for metric in self.results.tested
+            for (_, entry), rows in piece.groups.items()
+        }
 
 
 def quartiles(values: Floats) -> Floats:

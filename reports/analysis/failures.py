@@ -12,10 +12,11 @@ from fsibench.reports.numbers import number
 
 def doubtful_rows(results: Any) -> list[dict[str, Any]]:
     """Cells whose method distrusts its own result, with what it reported."""
+    doubtful = [index for index, trace in enumerate(results.traces) if trace.get(DIAGNOSTICS_FAILED)]
+    cells = results.cells[["entry", "dataset", "split"]].iloc[doubtful].to_dict("records")
     rows = [
         {**cell, "trace": ", ".join(f"{key} {trace_text(value)}" for key, value in results.traces[index].items())}
-        for index, cell in enumerate(results.cells[["entry", "dataset", "split"]].to_dict("records"))
-        if results.traces[index].get(DIAGNOSTICS_FAILED)
+        for index, cell in zip(doubtful, cells, strict=True)
     ]
     return sorted(rows, key=lambda row: (row["entry"], row["dataset"], row["split"]))
 

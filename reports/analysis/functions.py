@@ -17,7 +17,6 @@ Pages carry a thinned copy: enough to see, small enough to open at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,12 +29,12 @@ MOST_POINTS, MOST_DRAWS, MOST_SAMPLES, MOST_TRAIN, MOST_LOOKS = 81, 10, 12, 300,
 NORMAL_95 = 1.6449
 
 
-def panels(store_path: Path, results: Results) -> list[dict[str, Any]]:
+def panels(store: Store, results: Results) -> list[dict[str, Any]]:
     """One panel per data set with artifacts; of each entry the lowest split that has one."""
-    with Store.read(store_path) as store:
-        payloads = store.artifacts("functions")
-    cells = results.cells[results.cells["id"].isin(list(payloads))].sort_values(["dataset", "entry", "split", "seed"])
+    kept = results.cells["id"].isin(store.cells_with("functions"))
+    cells = results.cells[kept].sort_values(["dataset", "entry", "split", "seed"])
     chosen = cells.drop_duplicates(["dataset", "entry"])
+    payloads = store.artifacts("functions", chosen["id"])
     found = []
     for dataset, rows in chosen.groupby("dataset", sort=True):
         columns = [
@@ -75,7 +74,8 @@ def _plane(dataset: str, columns: Sequence[tuple[str, int, int, Mapping[str, Any
         for entry, split, seed, payload in columns
     ]
     spans = {f"{key}_range": _range([np.array(payload[key], dtype=float).ravel() for *_, payload in columns]) for key in ("mean", "sd")}
-    axes = {"x_range": [first["x"][0], first["x"][-1]], "x2_range": [first["x2"][0], first["x2"][-1]]}
+    axes = {"x_range": [first["x"][0], first["x"][-1]], "x2_range": [first["x2"][0], first["x2"][-1]],
+            "x_axis": first["x"], "x2_axis": first["x2"]}  # fmt: skip
     return {"dataset": dataset, **axes, **spans, "train": _rounded(thin(train, MOST_TRAIN)), "oracle": None, "columns": shown}
 
 

@@ -53,6 +53,7 @@ class Line:
     ours_text: str
     verdict: str
     why: str
+    source: str = "Rodríguez-Santana et al. (2022)"
 
 
 def published() -> pd.DataFrame:
@@ -164,7 +165,7 @@ def _score_line(
         verdict, why = "worse", f"all {int(ours['failed'])} cells failed"
     else:
         verdict, why = compare(row, ours, overview.test_to_train[row["dataset"]])
-        why += _circumstances(ours, overview.results, row["dataset"])
+        why += _circumstances(ours, cells[(cells["dataset"] == row["dataset"]) & (cells["entry"] == entry)])
     return Line(row["dataset"], row["metric"], row["method"], row["printed"], row["mean"], entry, mean, text, verdict, why)
 
 
@@ -175,15 +176,15 @@ def compare(row: Mapping[str, Any], ours: pd.Series, test_to_train: float) -> tu
     gain = sign * (float(ours["mean"]) - row["mean"])
     spread = float(ours["standard_deviation"])
     own_variance = 0.0 if math.isnan(spread) else spread**2 * (1 / float(ours["splits"]) + test_to_train)
-    variance = row["spread"] ** 2 * (1 / NUM_PUBLISHED_SPLITS + PUBLISHED_TEST_TO_TRAIN) + own_variance
+    overlap = row.get("test_to_train", PUBLISHED_TEST_TO_TRAIN)
+    variance = row["spread"] ** 2 * (1 / row.get("num_splits", NUM_PUBLISHED_SPLITS) + overlap) + own_variance
     z = gain / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, gain)
     verdict = "reproduced" if abs(z) <= 2 else "better" if z > 0 else "worse"
     return verdict, f"{'better' if gain >= 0 else 'worse'} by {number(abs(gain), 3)}, {abs(z):.1f} standard errors"
 
 
-def _circumstances(ours: pd.Series, results: Results, dataset: str) -> str:
+def _circumstances(ours: pd.Series, cells: pd.DataFrame) -> str:
     """Our budget, and what differs from the paper's setting as far as the store knows."""
-    cells = results.cells[results.cells["dataset"] == dataset]
     parts = [f"budget {', '.join(cells['budget'].unique())}"]
     if ours["splits"] < NUM_PUBLISHED_SPLITS:
         parts.append(f"{int(ours['splits'])} splits")

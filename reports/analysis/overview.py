@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fsibench.harness.environment import speed_note
 from fsibench.reports.analysis import plausibility, ranking
 from fsibench.reports.analysis.results import Results
 
 # What pages open with: it scores the whole distribution and exists for every predictive.
 FIRST_METRIC = "crps"
+# Columns that are means of seconds.
+SECONDS = ["train_seconds", "cpu_seconds", "predict_seconds_per_1000_rows"]
 # What the runner says about the clock of an entry, as a reader needs it.
 FLAGS = {
     "works_while_paused": "threads or child processes worked while the clock stood still, so its times are too good",
@@ -59,8 +62,9 @@ class Overview:
         """Headline metric -> entries for which it does not exist."""
         results, found = self.results, {}
         for key in results.headline:
-            entries = results.cells["entry"].to_numpy()
-            found[key] = sorted(set(entries[results.absent(key)]) - set(results.table(key)["entry"]))
+            absent = results.absent(key)
+            here = results.finished & ~absent
+            found[key] = sorted(set(results.cells["entry"][absent].unique()) - set(results.cells["entry"][here].unique()))
         return found
 
     @cached_property
@@ -139,11 +143,19 @@ class Overview:
             sentences.append(f"Not ranked, because too few cells were run: {', '.join(self.unranked)}.")
         for entry, flags in self.costs["flags"].items():
             sentences += [f"{entry}: {FLAGS.get(flag, flag)}." for flag in (flags if isinstance(flags, list) else ())]
+        if not results.same_speed:
+            sentences.append(
+                f"The cells ran on machines whose speeds differ by a factor of {results.speed_ratio:.1f}: their seconds are not "
+                "pooled, and scores against training seconds compare unequal machines. Use machines of one kind, or a budget in steps."
+            )
         # A budget in CPU seconds is not shortened by a busy machine.
         on_the_wall = results.cells["clock"] == "wall"
         contended = int(results.cells.loc[on_the_wall, "contended"].fillna(0).astype(bool).sum())
         if contended:
             sentences.append(f"{count(contended, 'cell')} shared the processor with other work: seconds are too long.")
+        speeds = speed_note(results.cells["calibration_seconds"].dropna())
+        if speeds is not None:
+            sentences.append(f"Seconds are pooled over unequal machines: {speeds}")
         return sentences
 
 
@@ -161,11 +173,9 @@ def failure_rule(constant_was_run: bool) -> str:
 
 
 def summarise(results: Results, metric: str) -> pd.DataFrame:
-    table, block = results.table(metric), ["dataset", "split", "seed"]
-    values = table.pivot(index=block, columns="entry", values="value")
-    known = table.assign(value=1.0).pivot(index=block, columns="entry", values="value")
+    values, known = ranking.wide(results.table(metric))
     constant = values[ranking.CONSTANT] if ranking.CONSTANT in values.columns else None
-    summary: pd.DataFrame = ranking.summary(values, constant, known.notna())
+    summary: pd.DataFrame = ranking.summary(values, constant, known)
     return summary
 
 
@@ -181,6 +191,8 @@ def costs(results: Results) -> pd.DataFrame:
     numbers = cells.loc[good, ["train_seconds", "cpu_seconds", "peak_memory_mb"]].astype(float)
     means = numbers.groupby(cells.loc[good, "entry"]).mean()
     table: pd.DataFrame = counts.join(means).join(prediction_costs(cells[good]))
+    if not results.same_speed:  # a mean over unequal machines would be a time of no machine
+        table[SECONDS] = np.nan
     return table.assign(note=[results.notes.get(entry, "") for entry in table.index])
 
 

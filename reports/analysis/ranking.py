@@ -48,14 +48,22 @@ def complete_blocks(table: pd.DataFrame, value: str = "value", entries: Sequence
     with the most to gain first, as long as that makes (number of entries) x (number of complete blocks) larger.
     Naming `entries` ranks exactly those.
     """
-    block = [name for name in ("dataset", "split", "seed") if name in table.columns]
-    values = table.pivot(index=block, columns="entry", values=value).astype(float)
-    known = table.assign(known=1.0).pivot(index=block, columns="entry", values="known").notna()
+    values, known = wide(table, value)
     kept = list(entries) if entries is not None else largest_complete_part(known)
     complete = known[kept].all(axis=1)
     unranked = sorted(set(values.columns) - set(kept))
     constant = values.loc[complete, CONSTANT] if CONSTANT in values.columns else None
     return Blocks(values.loc[complete, kept].sort_index(), constant, unranked, int((~complete).sum()))
+
+
+def wide(table: pd.DataFrame, value: str = "value") -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Blocks x entries: the values, and whether there is an outcome at all (a failure is one)."""
+    block = [name for name in ("dataset", "split", "seed") if name in table.columns]
+    place = table.assign(place=np.arange(len(table))).pivot(index=block, columns="entry", values="place")
+    known = place.notna()
+    numbers = np.append(table[value].to_numpy(dtype=float), np.nan)  # the last one stands for cells that are not there
+    rows = place.fillna(len(table)).to_numpy(dtype=np.int64)
+    return pd.DataFrame(numbers[rows], index=place.index, columns=place.columns), known
 
 
 def largest_complete_part(known: pd.DataFrame) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -40,6 +41,12 @@ class Growth:
     entry: str
     scores: dict[int, float]
     needed: str  # rows at which it reaches the reference; empty without a reference
+
+
+def has_some(stored: Iterable[tuple[str, str]]) -> bool:
+    """Whether (dataset, scheme) of a store's cells allow either comparison; otherwise its scores need not be read."""
+    pairs = set(stored)
+    return any(scheme == "gap" for _, scheme in pairs) or any(_base_and_rows(dataset) is not None for dataset, _ in pairs)
 
 
 def falls(finals: pd.DataFrame, metric: str = "ll") -> list[Fall]:

@@ -11,15 +11,17 @@ from typing import Any
 
 import pandas as pd
 
-from fsibench.reports.analysis import calibration, duels, functions, ledger
+from fsibench.harness.store import Store
+from fsibench.reports.analysis import calibration, duels, functions, hardest, ledger, peers
 from fsibench.reports.analysis.anytime import Anytime, shares_of_targets
+from fsibench.reports.analysis.ledger import Line
 from fsibench.reports.analysis.overview import Overview
 from fsibench.reports.analysis.pairs import pairwise
 from fsibench.reports.analysis.results import BLOCK, Floats, Results, Subset, load
 from fsibench.reports.analysis.standing import Standing
 
-# Numbers embedded for the slider: about 5 MB of text. Larger stores get fewer grid points, never fewer cells.
-MOST_BOARD_NUMBERS = 900_000
+# Numbers embedded for the slider: about 2 MB of text. Larger stores get fewer grid points, never fewer cells.
+MOST_BOARD_NUMBERS = 300_000
 MOST_CURVE_NUMBERS = 400_000
 
 
@@ -73,9 +75,20 @@ class Report:
         return len(self.results.entries) * len(cells.drop_duplicates(list(BLOCK)))
 
     @cached_property
+    def _kept(self) -> tuple[list[dict[str, Any]], pd.DataFrame]:
+        """What cells kept beside their scores; the store is opened, and checked, once."""
+        with Store.read(self.store_path) as store:
+            return functions.panels(store, self.results), hardest.worst_rows(store, self.results)
+
+    @property
     def panels(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = functions.panels(self.store_path, self.results)
-        return found
+        """Panels of functions of one or two inputs."""
+        return self._kept[0]
+
+    @property
+    def worst_rows(self) -> pd.DataFrame:
+        """The test rows that each cell predicted worst, as far as the store has them."""
+        return self._kept[1]
 
     @cached_property
     def calibrations(self) -> dict[tuple[str, str], Any]:
@@ -109,8 +122,13 @@ class Report:
         return {metric: duels.duels(self.overview, metric) for metric in self.results.tested}
 
     @cached_property
-    def ledger(self) -> list[ledger.Line]:
+    def ledger(self) -> list[Line]:
         return list(ledger.ledger(self.overview))
+
+    @cached_property
+    def peers(self) -> list[Line]:
+        """Published numbers of other papers beside ours."""
+        return list(peers.lines(self.overview))
 
 
 def file_stems(names: Sequence[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ most cells unless the caller asks for another. What is left out is said in `Resu
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,16 @@ Floats = npt.NDArray[np.float64]
 FAILED = ("diverged", "error", "timeout", "oom")
 UNFINISHED = ("interrupted", "lost", "running")
 
+# Columns of cells that no report shows; a large store is read faster without them.
+UNUSED = frozenset({
+    *("run", "budget_seconds", "budget_steps", "per_decade", "keep", "code_version", "attempts", "worker"),
+    *("setup_seconds", "setup_cpu_seconds", "evaluate_seconds", "evaluate_cpu_seconds", "paused_cpu_seconds"),
+    *("wall_seconds", "total_seconds", "predict_seconds"),
+})  # fmt: skip
+
+# Machines whose calibrations differ by less are the same but for noise, as `fsibench run` judges it.
+SAME_SPEED = 1.5
+
 CONDITION = ("scheme", "budget", "clock", "device")
 BLOCK = ("dataset", "split", "seed")
 
@@ -34,6 +45,7 @@ BLOCK = ("dataset", "split", "seed")
 # Central intervals whose coverage is looked at. Twenty bins of the PIT give each of them exactly.
 LEVELS = np.arange(1, 10) / 10
 CALIBRATION = "calibration"
+NUM_BINS = 20
 
 
 def direction(metric: Metric) -> str:
@@ -123,6 +135,15 @@ class Curves:
         return np.where(count > 0, values[index], np.nan)
 
 
+    def take(self, cells: npt.NDArray[np.int64]) -> Curves:
+        """The evaluations of some cells, in their order."""
+        lengths = np.diff(self.offsets)[cells]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][cells] - offsets[:-1], lengths)
+        values = {key: column[rows] for key, column in self.values.items()}
+        return Curves(offsets, self.steps[rows], self.seconds[rows], self.cpu_seconds[rows], values)
+
+
 @dataclass(frozen=True)
 class Results:
     """Everything a report needs. `cells` has one row per cell, in the order of `curves`."""
@@ -134,7 +155,15 @@ class Results:
     traces: list[dict[str, Any]]  # trace at the last evaluation
     runs: list[dict[str, Any]]
     left_out: list[str] = field(default_factory=list)
+    stored: frozenset[tuple[str, str]] = frozenset()  # (dataset, scheme) of every cell, those that are left out included
     subset: Subset = field(default_factory=Subset)
+
+    def of_dataset(self, dataset: str) -> Results:
+        """The cells of one data set."""
+        rows = np.flatnonzero((self.cells["dataset"] == dataset).to_numpy())
+        traces = [self.traces[row] for row in rows]
+        cells = self.cells.iloc[rows].reset_index(drop=True)
+        return dataclasses.replace(self, cells=cells, curves=self.curves.take(rows), pit=self.pit[rows], traces=traces)
 
     @cached_property
     def entries(self) -> list[str]:
@@ -153,15 +182,14 @@ class Results:
     @cached_property
     def methods(self) -> dict[str, str]:
         """Entry -> its method."""
-        return dict(zip(self.cells["entry"], self.cells["method"], strict=True))
+        return dict(self.cells[["entry", "method"]].drop_duplicates().itertuples(index=False, name=None))
 
     @cached_property
     def notes(self) -> dict[str, str]:
         """Entry -> note ("reconstruction", "variant: a hyper-prior"), for entries that have one."""
-        variant = self.cells["variant"].where(self.cells["variant"] == "", "variant: " + self.cells["variant"])
-        notes = zip(self.cells["note"], variant, strict=True)
-        told = zip(self.cells["entry"], ("; ".join(filter(None, pair)) for pair in notes), strict=True)
-        return {entry: text for entry, text in told if text}
+        found = self.cells[["entry", "note", "variant"]].drop_duplicates().itertuples(index=False)
+        told = {entry: "; ".join(filter(None, (note, variant and f"variant: {variant}"))) for entry, note, variant in found}
+        return {entry: text for entry, text in told.items() if text}
 
     @cached_property
     def citations(self) -> dict[str, str]:
@@ -199,6 +227,18 @@ class Results:
         return np.asarray(np.fmax(np.fmax(last, recorded), 0.0))
 
     @cached_property
+    def speed_ratio(self) -> float:
+        """Slowest over fastest machine among the cells, by the calibration kernel; 1 where it is not known."""
+        known_speeds = self.cells["calibration_seconds"].astype(float)
+        known_speeds = known_speeds[known_speeds > 0]
+        return float(known_speeds.max() / known_speeds.min()) if len(known_speeds) else 1.0
+
+    @property
+    def same_speed(self) -> bool:
+        """Whether seconds of different cells may be averaged."""
+        return self.speed_ratio < SAME_SPEED
+
+    @cached_property
     def metrics(self) -> dict[str, Metric]:
         """The metrics that some cell has at its end, in the order of the metric list."""
         have = [key for key in self.curves.values if key in known() and np.isfinite(self.final(key)).any()]
@@ -224,11 +264,15 @@ class Results:
 
     def absent(self, metric: str) -> npt.NDArray[np.bool_]:
         """Cells for which the metric does not exist, such as a density of a sample predictive. They did not fail."""
-        final, ended_well = self.final(metric), self.finished & ~self.failed
-        entries = self.cells["entry"].to_numpy()
-        without = ended_well & np.isnan(final)
-        never = set(entries[without]) - set(entries[np.isfinite(final)])
-        return np.asarray(without | np.isin(entries, sorted(never)))
+        final, codes = self.final(metric), self._entry_codes
+        without = self.finished & ~self.failed & np.isnan(final)
+        lacking, having = (np.bincount(codes, weights=part) > 0 for part in (without, np.isfinite(final)))
+        return np.asarray(without | (lacking & ~having)[codes])
+
+    @cached_property
+    def _entry_codes(self) -> npt.NDArray[np.int64]:
+        """A number for the entry of each cell: quicker to compare than its name."""
+        return np.asarray(pd.factorize(self.cells["entry"])[0], dtype=np.int64)
 
     def table(self, metric: str, values: Floats | None = None) -> pd.DataFrame:
         """A bare table of the finished cells that have the metric: entry, dataset, split, seed, value (NaN: failed).
@@ -246,30 +290,53 @@ def headline_metrics() -> list[Metric]:
 def load(path: Path, where: Mapping[str, str] | None = None, subset: Subset | None = None) -> Results:
     """Read a store; `where` fixes conditions, for example `{"budget": "20s"}`."""
     with Store.read(Path(path)) as store:
-        cells, left_out = select_conditions(store.cells(), where or {})
+        runs = store.runs()
+        cells = store.cells(without=UNUSED)
+        stored = frozenset(cells[["dataset", "scheme"]].drop_duplicates().itertuples(index=False, name=None))
+        cells, left_out = select_conditions(cells, where or {}, own_budgets(runs))
         if subset is not None:
             cells = subset.of(cells)
         curves, pit, traces = _read_curves(store, cells)
-        runs = store.runs()
-    return Results(Path(path), cells, curves, pit, traces, runs, left_out, subset or Subset())
+    return Results(Path(path), cells, curves, pit, traces, runs, left_out, stored, subset or Subset())
 
 
-def select_conditions(cells: pd.DataFrame, where: Mapping[str, str]) -> tuple[pd.DataFrame, list[str]]:
-    """Per data set the condition with the most cells (the latest among equals), and sentences on what is left out."""
+def own_budgets(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+    """(entry, its own budget) -> the budget of the others, as the protocols of the runs stated it."""
+    protocols = [run["protocol"] for run in runs if run["protocol"].get("seconds") is not None]
+    return {
+        (entry, f"{seconds:g}s"): f"{protocol['seconds']:g}s"
+        for protocol in protocols
+        for entry, seconds in (protocol.get("budgets") or {}).items()
+    }
+
+
+def select_conditions(
+    cells: pd.DataFrame, where: Mapping[str, str], own: Mapping[tuple[str, str], str] | None = None
+) -> tuple[pd.DataFrame, list[str]]:
+    """Per data set the condition with the most cells (the latest among equals), and sentences on what is left out.
+
+    A budget that a protocol gave to one entry of its own (`own`) stands beside the budget of the others, with a note.
+    """
+    pairs = list(zip(cells["entry"], cells["budget"], strict=True))
+    apart = [pair in (own or {}) for pair in pairs]
+    told = [f"budget {budget}" if extra else "" for (_, budget), extra in zip(pairs, apart, strict=True)]
+    compared = [(own or {}).get(pair, pair[1]) for pair in pairs]
+    cells = cells.assign(own_budget=told, budget=compared, budget_text=cells["budget"])
     for column, wanted in where.items():
         present = sorted(cells[column].unique())
         if wanted not in present:
             raise UsageError(f"no cell has {column} {wanted!r}; the store has {', '.join(map(repr, present))}.")
         cells = cells[cells[column] == wanted]
     if cells.empty:
-        return cells.reset_index(drop=True), []
+        return cells.drop(columns="budget_text").reset_index(drop=True), []
     groups = cells.groupby(["dataset", *CONDITION], sort=False)["started"].agg(["size", "max"]).reset_index()
     groups = groups.sort_values(["size", "max"], kind="stable")
     chosen = groups.drop_duplicates("dataset", keep="last")
     dropped = groups.drop(chosen.index)
     keys = ["dataset", *CONDITION]
-    selected = cells.merge(chosen[keys], on=keys)
-    return selected.sort_values("id", ignore_index=True), _left_out(dropped)
+    selected = cells.merge(chosen[keys], on=keys).sort_values("own_budget", kind="stable")
+    selected = selected.drop_duplicates(["entry", *BLOCK], keep="last").assign(budget=lambda frame: frame["budget_text"])
+    return selected.drop(columns="budget_text").sort_values("id", ignore_index=True), _left_out(dropped)
 
 
 def _left_out(dropped: pd.DataFrame) -> list[str]:
@@ -291,34 +358,34 @@ def _read_curves(store: Store, cells: pd.DataFrame) -> tuple[Curves, Floats, lis
     numbers = ("step", "train_seconds", "cpu_seconds", *(key for key in metrics if key != CALIBRATION))
     pieces: list[Floats] = []
     owners: list[npt.NDArray[np.int64]] = []
-    last: dict[int, tuple[str, str]] = {}
-    for rows in store.curve_chunks():
+    counts: Floats = np.zeros((len(cells), NUM_BINS))
+    traces: list[dict[str, Any]] = [{} for _ in range(len(cells))]
+    for rows in store.curve_chunks(10_000):
         kept = [row for row in rows if row[0] in position]
         if not kept:
             continue
-        # One json.loads per chunk: a call per row is what makes a large store slow.
-        pits = json.loads("[" + ",".join(row[column["pit"]] for row in kept) + "]")
-        calibration = calibration_error(np.asarray(pits, dtype=float))
+        owner = np.asarray([position[row[0]] for row in kept], dtype=np.int64)
+        pits = np.asarray(_parsed(row[column["pit"]] for row in kept), dtype=float)
+        if pits.shape[1] != counts.shape[1]:
+            counts = np.zeros((len(cells), pits.shape[1]))
         piece = [[row[column[name]] for name in numbers] for row in kept]
-        pieces.append(np.column_stack([np.asarray(piece, dtype=float), calibration]))
-        owners.append(np.asarray([position[row[0]] for row in kept], dtype=np.int64))
-        last.update({position[row[0]]: (row[column["pit"]], row[column["trace"]]) for row in kept})
+        pieces.append(np.column_stack([np.asarray(piece, dtype=float), calibration_error(pits)]))
+        owners.append(owner)
+        # The last evaluation of each cell in this piece; a later piece may still have a later one.
+        last = np.flatnonzero(np.append(owner[1:] != owner[:-1], True))
+        counts[owner[last]] = pits[last]
+        for place, trace in zip(owner[last].tolist(), _parsed(kept[row][column["trace"]] for row in last), strict=True):
+            traces[place] = trace
     data = np.concatenate(pieces) if pieces else np.zeros((0, len(numbers) + 1))
     owner = np.concatenate(owners) if owners else np.zeros(0, dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(cells)))]).astype(np.int64)
     columns = dict(zip((*numbers, CALIBRATION), data.T, strict=True))
     steps, seconds, cpu_seconds = (columns.pop(name) for name in ("step", "train_seconds", "cpu_seconds"))
     curves = Curves(offsets, steps, seconds, cpu_seconds, columns)
-    return curves, *_last_looks(last, len(cells))
+    return curves, counts, traces
 
 
-def _last_looks(last: Mapping[int, tuple[str, str]], num_cells: int) -> tuple[Floats, list[dict[str, Any]]]:
-    """PIT counts [cells, bins] and traces at each cell's last evaluation."""
-    parsed = {cell: (json.loads(pit), json.loads(trace)) for cell, (pit, trace) in last.items()}
-    num_bins = max((len(pit) for pit, _ in parsed.values()), default=20)
-    counts = np.zeros((num_cells, num_bins))
-    traces: list[dict[str, Any]] = [{} for _ in range(num_cells)]
-    for cell, (pit, trace) in parsed.items():
-        counts[cell] = pit
-        traces[cell] = trace
-    return counts, traces
+def _parsed(texts: Iterable[str]) -> list[Any]:
+    """JSON texts, parsed in one call: a call per row is what makes a large store slow."""
+    parsed: list[Any] = json.loads(f"[{','.join(texts)}]")
+    return parsed

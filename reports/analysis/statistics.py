@@ -16,6 +16,7 @@ resamples whole data sets, or corrects for the overlap.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -268,21 +269,39 @@ def two_level_bootstrap(values: pd.DataFrame, num_draws: int = 2000, seed: int =
     `values` (ranks or scores) has an index level `dataset`; rows of one data set are its splits. The random numbers of a
     draw depend on its place alone, so that the browser repeats them after a filter changes.
     """
-    codes, names = pd.factorize(values.index.get_level_values("dataset"), sort=True)
-    rows_of = [np.flatnonzero(codes == code) for code in range(len(names))]
+    codes, _ = pd.factorize(values.index.get_level_values("dataset"), sort=True)
+    weights = _bootstrap_weights(tuple(codes.tolist()), num_draws, seed)
+    means = weights @ values.to_numpy(dtype=float) / weights.sum(1, keepdims=True)
+    return pd.DataFrame(means, columns=values.columns)
+
+
+# Random numbers at a time: a bootstrap of a large store must not need gigabytes.
+MOST_INDICES = 300_000
+
+
+@functools.lru_cache(maxsize=2)
+def _bootstrap_weights(codes_of_rows: tuple[int, ...], num_draws: int, seed: int) -> Floats:
+    """How often each draw has each row, [draws, rows]. Metrics share their blocks, so this is computed once for all."""
+    codes = np.array(codes_of_rows)
+    rows_of = [np.flatnonzero(codes == code) for code in range(codes.max() + 1)]
     sizes = np.array([len(rows) for rows in rows_of])
-    num_sets, largest = len(names), int(sizes.max())
+    num_sets, largest = len(rows_of), int(sizes.max())
     table = np.stack([np.resize(rows, largest) for rows in rows_of])  # [datasets, largest]
-    start = (np.arange(num_draws)[:, None] * num_sets + np.arange(num_sets)) * (largest + 1)  # [draws, datasets]
+    pieces = np.array_split(np.arange(num_draws), -(-num_draws * num_sets * largest // MOST_INDICES))
+    return np.concatenate([_weights_of(draws, table, sizes, len(codes), seed) for draws in pieces])
+
+
+def _weights_of(draws: npt.NDArray[np.int64], table: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], num_rows: int, seed: int) -> Floats:
+    """Weights of some draws; `table` [datasets, largest] has the rows of each data set."""
+    num_sets, largest = table.shape
+    start = (draws[:, None] * num_sets + np.arange(num_sets)) * (largest + 1)  # [draws, datasets]
     picked = (uniforms(start, seed) * num_sets).astype(np.int64)
     place = np.arange(largest)
     within = (uniforms(start[..., None] + 1 + place, seed) * sizes[picked][..., None]).astype(np.int64)
     chosen = table[picked[..., None], within]  # [draws, datasets, largest]
     used = place < sizes[picked][..., None]
-    cell = (np.arange(num_draws)[:, None, None] * len(values) + chosen)[used]
-    weights = np.bincount(cell, minlength=num_draws * len(values)).reshape(num_draws, len(values))
-    means = weights @ values.to_numpy(dtype=float) / weights.sum(1, keepdims=True)
-    return pd.DataFrame(means, columns=values.columns)
+    cell = (np.arange(len(draws))[:, None, None] * num_rows + chosen)[used]
+    return np.bincount(cell, minlength=len(draws) * num_rows).reshape(len(draws), num_rows).astype(float)
 
 
 def expanded_tail(num_datasets: int, confidence: float = 0.95) -> float:

@@ -11,7 +11,7 @@ import importlib
 import importlib.metadata
 import math
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -53,20 +53,30 @@ def single(file: str, content: Callable[[Report], Mapping[str, Any]]) -> Callabl
     return lambda report: {file: content(report)}
 
 
-def all_pages() -> list[Page]:
-    """Every page of the package and of installed plugins, in the order of the navigation."""
-    return sorted(_found(), key=lambda page: (page.order, page.title))
+def own_pages() -> list[Page]:
+    """The pages of this package, in the order of the navigation."""
+    modules = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
+    return sorted((module.PAGE for module in modules), key=lambda page: (page.order, page.title))
 
 
-def _found() -> Iterator[Page]:
-    for info in pkgutil.iter_modules(__path__):
-        yield importlib.import_module(f"{__name__}.{info.name}").PAGE
+def plugin_pages() -> tuple[dict[str, Page], dict[str, str]]:
+    """Pages of installed packages by entry point, and what is wrong with those that cannot be loaded."""
+    pages: dict[str, Page] = {}
+    faults: dict[str, str] = {}
     for point in importlib.metadata.entry_points(group=GROUP):
-        value = point.load()
-        page = getattr(value, "PAGE", value)
-        if not isinstance(page, Page):
-            raise UsageError(f"the entry point {point.name!r} of {GROUP} gives no page; it must name a Page or a module with PAGE.")
-        yield page
+        try:
+            value = point.load()
+            page = getattr(value, "PAGE", value)
+            if not isinstance(page, Page):
+                raise UsageError(f"the entry point {point.name!r} of {GROUP} gives no page; it must name a Page or a module with PAGE.")
+            pages[point.name] = page
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (a plugin may fail in any way)
+            faults[point.name] = fault_text(error)
+    return pages, faults
+
+
+def fault_text(error: BaseException) -> str:
+    return str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
 
 
 def common(report: Report) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded
 from fsibench.harness.store import Store
 
 SQRT_2 = math.sqrt(2.0)
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 ENTRIES = ("aadm", "avb", "bbb", "constant", "fbnn[prior=gp]", "fvi", "gp", "hmc", "sip[prior=bnn]", "vip")
 DATASETS = {"boston": 9.2, "concrete": 16.7, "energy": 10.1, "kin8nm": 0.26,
             "naval": 0.0147, "power": 17.1, "wine": 0.81, "yacht": 15.2}  # fmt: skip
@@ -33,8 +36,10 @@ class Recipe:
     missing: set[tuple[str, str]] = field(default_factory=set)
     notes: dict[str, str] = field(default_factory=lambda: {"fvi": "reconstruction"})
     variants: dict[str, str] = field(default_factory=dict)
+    reproduces: dict[str, str] = field(default_factory=dict)  # entry -> published column that it answers for
     citations: dict[str, str] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=lambda: {"hmc"})
+    calibrations: dict[str, float] = field(default_factory=dict)  # entry -> seconds of the calibration where it ran
     without_ll: set[str] = field(default_factory=set)  # entries whose predictive has no density
     functions: bool = False
     num_test: int = 60
@@ -84,6 +89,19 @@ def functions_payload(generator: np.random.Generator) -> dict[str, Any]:
     return plain
 
 
+def hardest_payload(noise: np.ndarray, scale: float, skill: float, dataset: str, split: int) -> dict[str, Any]:
+    """The ten largest residuals, as the runner keeps them; row 7 is hard for everybody in split 0."""
+    worst = np.argsort(-np.abs(noise), kind="stable")[:10]
+    rows = [7, *(100 * (split + 1) + int(place) for place in worst[1:])] if split == 0 else [100 * (split + 1) + int(p) for p in worst]
+    residuals = scale * skill * noise[worst]
+    numbers = {"y": residuals, "mean": np.zeros(10), "sd": np.full(10, scale * skill), "crps": np.abs(residuals)}
+    fresh = dataset == "heteroscedastic"
+    return {
+        "row": None if fresh else rows, "place": worst.tolist(), **{name: values.tolist() for name, values in numbers.items()},
+        "x": [[0.5]] * len(worst) if fresh else None,
+    }  # fmt: skip
+
+
 def write_store(path: Path, recipe: Recipe) -> Path:
     """Fill a store through its own writing methods."""
     generator = np.random.default_rng(0)
@@ -113,7 +131,7 @@ def _write_cell(
     cell = f"{hash_text(f'{entry}|{dataset}|{split}|{recipe.budget}|{recipe.scheme}'):032x}"
     store.start_cell(run, {
         "id": cell, "entry": entry, "method": entry.split("[")[0], "options": options_of(entry),
-        "note": recipe.notes.get(entry, ""), "reproduces": column_of(entry),
+        "note": recipe.notes.get(entry, ""), "reproduces": recipe.reproduces.get(entry, column_of(entry)),
         "variant": recipe.variants.get(entry, ""), "dataset": dataset, "scheme": recipe.scheme, "split": split, "seed": 0,
         "budget": recipe.budget or f"{recipe.seconds:g}s", "clock": "wall", "device": "cpu",
         "data_fingerprint": "0", "code_version": "1",
@@ -137,6 +155,8 @@ def _write_cell(
         store.add_evaluation(cell, Evaluation(step=step, **clocks, scores=row, pit=pit, trace=trace))
     if recipe.functions and dataset == "heteroscedastic":
         store.add_artifact(cell, Artifact("functions", functions_payload(generator)))
+    if status == "ok":
+        store.add_artifact(cell, Artifact("hardest", hardest_payload(noise, scale, skill, dataset, split)))
     message = None if status == "ok" else recipe.message
     seconds = (instants[-1] if instants else 0.05) * 1.01
     store.set_size(cell, Loaded(num_train=400, num_test=recipe.num_test, num_inputs=13, target_scale=scale))
@@ -144,7 +164,7 @@ def _write_cell(
     store.finish_cell(cell, Finished(status, message, traceback, {
         "setup_seconds": 0.1, "train_seconds": seconds, "wall_seconds": seconds * 1.02, "cpu_seconds": seconds,
         "predict_seconds": 0.2, "predict_cpu_seconds": 0.2, "predict_rows": 4000, "evaluate_seconds": 0.3, "total_seconds": seconds + 1.0,
-        "peak_memory_mb": 210.0 + 10 * len(entry), "contended": 0,
+        "peak_memory_mb": 210.0 + 10 * len(entry), "contended": 0, "calibration_seconds": recipe.calibrations.get(entry, 0.1),
     }))  # fmt: skip
 
 
@@ -189,6 +209,12 @@ def full_site(full_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return index.parent
 
 
+@pytest.fixture(scope="session")
+def fill_store() -> Callable[..., Path]:
+    """`fill_store(path, splits=2, ...)`: the same for a path and a scope of the caller's."""
+    return lambda path, **changes: write_store(path, Recipe(**changes))
+
+
 @pytest.fixture
 def make_store(tmp_path: Path) -> Callable[..., Path]:
     """`make_store(name="a", splits=2, ...)` writes a store with the given recipe and returns its path."""
@@ -197,3 +223,59 @@ def make_store(tmp_path: Path) -> Callable[..., Path]:
         return write_store(tmp_path / f"{name}.sqlite", Recipe(**changes))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Headless Chromium for all browser tests, from the variable FSIBENCH_CHROMIUM or the path."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = os.environ.get("FSIBENCH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no Chromium: install it or set FSIBENCH_CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, full_site: Path) -> Iterator[Callable[..., Any]]:
+    """Open a page and wait until its script is done; no error, no request to anywhere may have happened by the end."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    problems: list[str] = []
+
+    def watch(page: Any) -> None:
+        page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: _note_request(request.url, problems))
+
+    def open_one(name: str, folder: Path = full_site, **changes: Any) -> Any:
+        page = context.new_page()
+        watch(page)
+        if changes:
+            page.set_viewport_size(changes)
+        page.goto((folder / f"{name}.html").as_uri())
+        page.wait_for_selector("body[data-ready=yes]", timeout=60_000)
+        return page
+
+    yield open_one
+    context.close()
+    assert problems == []
+
+
+def _note_request(url: str, problems: list[str]) -> None:
+    if not url.startswith(("file:", "data:")):
+        problems.append(f"request: {url}")
+
+
+@pytest.fixture
+def download() -> Callable[[Any, Any], str]:
+    """`download(page, button)` clicks and returns what was saved."""
+
+    def save(page: Any, button: Any) -> str:
+        with page.expect_download() as started:
+            button.click()
+        return Path(started.value.path()).read_text(encoding="utf-8")
+
+    return save

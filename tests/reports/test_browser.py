@@ -1,15 +1,10 @@
-"""The site in a real browser: headless Chromium, driven by playwright. Skipped where either is missing.
-
-Chromium is taken from the variable FSIBENCH_CHROMIUM or found on the path.
-"""
+"""The site in a real browser: headless Chromium, driven by playwright. Skipped where either is missing."""
 
 from __future__ import annotations
 
 import io
 import itertools
-import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -27,54 +22,12 @@ from fsibench.reports.analysis.standing import Standing
 from fsibench.reports.looks import looks
 from fsibench.reports.numbers import number
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = os.environ.get("FSIBENCH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install it or set FSIBENCH_CHROMIUM")
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 # The first is the best entry, so that the longest name appears in every sentence and chart.
 HOSTILE = ("long" * 60, "<script>window.hurt=1</script>", "<img src=x onerror=window.hurt=2>", "quote\"'`${x}\\", "名前 مرحبا Ω")
 PAGES = ("index", "convergence", "calibration", "statistics", "pairs", "functions", "entries", "datasets", "ledger", "run")
 
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def open_page(browser: Any, full_site: Path) -> Iterator[Open]:
-    """Open a page and wait until its script is done; no error, no request to anywhere may have happened by the end."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    problems: list[str] = []
-
-    def watch(page: Any) -> None:
-        page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
-        page.on("request", lambda request: _note_request(request.url, problems))
-
-    def open_one(name: str, folder: Path = full_site, **changes: Any) -> Any:
-        page = context.new_page()
-        watch(page)
-        if changes:
-            page.set_viewport_size(changes)
-        page.goto((folder / f"{name}.html").as_uri())
-        page.wait_for_selector("body[data-ready=yes]", timeout=60_000)
-        return page
-
-    yield open_one
-    context.close()
-    assert problems == []
-
-
-def _note_request(url: str, problems: list[str]) -> None:
-    if not url.startswith(("file:", "data:")):
-        problems.append(f"request: {url}")
+Download = Callable[[Any, Any], str]
 
 
 def column(page: Any, table: str, number: int) -> list[str]:
@@ -329,13 +282,7 @@ def test_a_tap_shows_values_on_a_phone_and_names_are_not_cut(browser: Any, full_
     assert cut == 0
 
 
-def download(page: Any, button: Any) -> str:
-    with page.expect_download() as started:
-        button.click()
-    return Path(started.value.path()).read_text(encoding="utf-8")
-
-
-def test_tables_and_figures_can_be_taken_away(open_page: Open) -> None:
+def test_tables_and_figures_can_be_taken_away(open_page: Open, download: Download) -> None:
     page = open_page("index")
     buttons = page.locator(".downloads").first.locator("button")
     csv = pd.read_csv(io.StringIO(download(page, buttons.nth(0))))
@@ -347,9 +294,8 @@ def test_tables_and_figures_can_be_taken_away(open_page: Open) -> None:
     assert download(page, buttons.nth(2)).startswith("| entry | tier")
     figure = page.locator("#rank-chart .downloads button")
     assert ElementTree.fromstring(download(page, figure.nth(0))).tag.endswith("svg")
-    curves = pd.read_csv(io.StringIO(download(page, figure.nth(1))))
+    curves = pd.read_csv(io.StringIO(download(page, figure.nth(2))))
     assert set(curves["entry"]) == {name.split()[0] for name in csv["entry"]} - {"hmc"}
-    compile(download(page, figure.nth(2)), "figure.py", "exec")
 
 
 def test_two_entries_are_compared_as_python_does(open_page: Open, full_store: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -160,6 +161,17 @@ def test_a_metric_that_does_not_exist_for_an_entry_is_not_a_failure(make_store: 
     assert np.isnan(overview.board.loc["samples", "mean_rank_ll"])
     assert "Not ranked in LL, which they do not have: samples." in overview.caveats
     assert not overview.results.failed.any()
+
+
+def test_seconds_of_unequal_machines_are_marked(make_store: MakeStore) -> None:
+    path = make_store(entries=("bbb", "constant"), datasets={"boston": 9.0, "wine": 0.8})
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE cells SET calibration_seconds = 0.10")
+    assert not any("machines" in sentence for sentence in Overview(results.load(path)).caveats)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE cells SET calibration_seconds = 0.25 WHERE dataset = 'wine'")
+    caveats = Overview(results.load(path)).caveats
+    assert any("Seconds are pooled over unequal machines" in text and "a factor of 2.5" in text for text in caveats)
 
 
 def test_an_entry_that_distrusts_itself_is_shown_and_not_ranked(full_store: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fsibench.reports.analysis import plausibility, ranking
+from fsibench.reports.analysis import hardest, plausibility, ranking
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.analysis.results import LEVELS
 from fsibench.reports.numbers import number
@@ -35,6 +35,7 @@ def sheets(report: Report) -> Sheets:
             "ranking": ranking_rows(report, name),
             "order": results.metrics[report.overview.main_metric].label,
             "hardest": hardest_rows(report, name),
+            "points": point_rows(report, name),
             "main": results.metrics[report.overview.main_metric].label,
             "data": {
                 **shared,
@@ -112,6 +113,16 @@ def hardest_rows(report: Report, dataset: str) -> list[list[str]]:
     worst = (sign * values).idxmax(axis=1)
     return [[str(split), number(float(values.loc[split].median()), 4), number(float(gap), 3), str(worst[split])]
             for split, gap in excess.items() if np.isfinite(gap)]  # fmt: skip
+
+
+def point_rows(report: Report, dataset: str) -> list[list[str]]:
+    """Rows that are among the worst of many entries: which, target, how many, CRPS, what was predicted, inputs."""
+    table = hardest.hardest_points(report.worst_rows, dataset)
+    return [
+        [str(point), number(row["y"]), str(row["entries"]), str(row["cells"]), number(row["crps"], 3),
+         f"{number(row['low'], 3)} to {number(row['high'], 3)}", row["inputs"]]
+        for point, row in table.iterrows()
+    ]  # fmt: skip
 
 
 PAGE = Page("Data sets", 54, sheets, __name__)

@@ -119,6 +119,8 @@ def costs(report: Report) -> list[dict[int, list[tuple[float, float]]]]:
     for (entry, dataset), row in grouped.sum().join(grouped.size().rename("cells")).iterrows():
         numbers = [(row["cpu_seconds"], row["cells"]), (row["predict_cpu_seconds"], row["predict_rows"] / 1000),
                    (row["peak_memory_mb"], row["cells"])]  # fmt: skip
+        if not results.same_speed:
+            numbers[:2] = [(0.0, 0.0), (0.0, 0.0)]
         short = [(float(f"{total:.5g}"), float(number)) for total, number in numbers]
         found[results.entries.index(entry)][results.datasets.index(dataset)] = short
     return found

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
 const board = data.board, entries = data.entries, all = makeBoard(board, data.metrics, data.tails, data.nemenyi), { width } = all;
-const state = { metric: null, time: width - 1, picked: null, datasets: new Set(data.datasets.map((_, i) => i)), text: "", sort: null };
+const state = { metric: null, time: width - 1, picked: null, datasets: new Set(data.datasets.map((_, i) => i)), text: "", sort: null, scoreSort: null };
 
 // What is chosen --------------------------------------------------------------------------------------------------
 
@@ -20,17 +20,19 @@ function compute() {
 
 function readAddress() {
   const named = (list, names) => list.map((name) => names.indexOf(name)).filter((i) => i >= 0);
-  const picked = address.list("entries"), datasets = address.list("datasets"), sort = address.list("sort");
+  const picked = address.list("entries"), datasets = address.list("datasets"), sort = address.list("sort"), scoreSort = address.list("sort-scores");
   if (picked) state.picked = new Set(named(picked, entries.map((e) => e.name)));
   if (datasets) state.datasets = new Set(named(datasets, data.datasets));
   if (sort) state.sort = [+sort[0], sort[1] === "up"];
+  if (scoreSort) state.scoreSort = [+scoreSort[0], scoreSort[1] === "up"];
   state.text = (address.get("find") || "").toLowerCase();
   const time = parseSeconds(address.get("time") || "");
   if (time > 0) state.time = indexOfTime(time);
 }
 
+const sortText = (sort) => (sort ? [sort[0], sort[1] ? "up" : "down"] : null);
 function writeAddress() {
-  address.set({ entries: state.picked ? [...state.picked].map((e) => entries[e].name) : null, find: state.text || null, sort: state.sort ? [state.sort[0], state.sort[1] ? "up" : "down"] : null,
+  address.set({ entries: state.picked ? [...state.picked].map((e) => entries[e].name) : null, find: state.text || null, sort: sortText(state.sort), "sort-scores": sortText(state.scoreSort),
     datasets: state.datasets.size < data.datasets.length ? [...state.datasets].map((d) => data.datasets[d]) : null, time: state.time < width - 1 ? `${+board.grid[state.time].toPrecision(4)} s` : null });
 }
 
@@ -106,7 +108,8 @@ function drawScores(result) {
     row.hidden = !entries[e].name.toLowerCase().includes(state.text);
     return row;
   }));
-  makeSortable(table);
+  makeSortable(table, (column, ascending) => { state.scoreSort = [column, ascending]; writeAddress(); });
+  if (state.scoreSort && table.tHead.rows[0].cells[state.scoreSort[0]]) sortBy(table, ...state.scoreSort);
   find("scores-caption").textContent = `${result.metric.label}: ${result.metric.explanation}. Mean ± standard error over splits (sd/√splits; the splits share training rows, so it is too small to compare entries with), `
     + `${timeText()}, over the ${counted(result.blocks.length, "dataset × split block")} that every ranked entry has finished; ${result.metric.direction}. Best in bold on green, second underlined; equal means share a mark. `
     + `† contains failed cells or cells without a result yet, ${board.constant === null ? "which are left out of the mean" : "replaced by the score of constant"}; it gets no mark.`;

@@ -14,19 +14,24 @@ TONES = {"better": "good", "worse": "bad", "implausible as printed": "warn"}
 
 
 def ledger_page(report: Report) -> dict[str, Any]:
-    lines = report.ledger
-    shown = [
-        {**vars(line), "metric": known()[line.metric].label, "tone": TONES.get(line.verdict, "")} for line in lines
-    ]
+    lines, others = report.ledger, report.peers
     return {
         "page_title": "Published numbers",
         "counts": ledger.counts(lines),
         "banner": ledger.banner(lines),
         "published_doubts": doubt_rows(ledger.published_doubts(ledger.published())),
         "own_doubts": doubt_rows(ledger.own_doubts(report.overview)),
-        "lines": shown,
+        "lines": shown(lines),
+        "peers": shown(others),
+        "peer_counts": {verdict: sum(line.verdict == verdict for line in others) for verdict in sorted({line.verdict for line in others})},
         "data": {},
     }
+
+
+def shown(lines: list[ledger.Line]) -> list[dict[str, Any]]:
+    """Lines as the template needs them. A score of others may be none of our metrics."""
+    labels = {"expected ll": "expected LL", **{key: metric.label for key, metric in known().items()}}
+    return [{**vars(line), "metric": labels.get(line.metric, line.metric), "tone": TONES.get(line.verdict, "")} for line in lines]
 
 
 def doubt_rows(doubts: list[plausibility.Doubt]) -> list[list[str]]:

@@ -29,7 +29,10 @@ function drawForest(box, duel) {
     if (low !== null) chart.marks.append(svg("line", { x1: chart.fx(low), x2: chart.fx(high), y1: y, y2: y, stroke: colour, "stroke-width": 2.5, opacity: 0.55 }));
     chart.marks.append(svg("circle", { cx: chart.fx(mean), cy: y, r: 4, fill: colour }));
   });
-  box.append(chart.root, downloadButtons("figure", [["SVG", "pair.svg", () => chartSvg(box), "image/svg+xml"]]));
+  box.append(chart.root);
+  box.append(figureDownloads(box, { title: `${data.entries[duel.a].name} minus ${data.entries[duel.b].name} in ${metricNow().label}`, labels: { xlabel: `A − B${unit ? `, ${unit}` : ""}` },
+    rows: () => [["data_set", "difference", "low", "high"], ...rows.map(([d, mean, low, high]) => [data.datasets[d], mean, low ?? "", high ?? ""])],
+    draw: ["axes.hlines(table[\"data_set\"], table[\"low\"], table[\"high\"], lw=2)", "axes.plot(table[\"difference\"], table[\"data_set\"], \"o\")", "axes.axvline(0, color=\"black\", lw=0.6)"] }));
 }
 
 function drawPair() {

@@ -14,6 +14,8 @@ DIGITS = 3
 
 
 def sheets(report: Report) -> Sheets:
+    if not regimes.has_some(report.results.stored):
+        return {}
     with Store.read(report.store_path) as store:
         finals = store.evaluations(only_final=True)
     if "ll" not in finals:

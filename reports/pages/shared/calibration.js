@@ -23,12 +23,13 @@ function coverageCurve(box, item, entry, levels) {
 
 /* One card; `heading` is the element that names it. */
 function calibrationCard(container, item, entry, levels, heading) {
-  const histogram = html("div", { class: "plot" }), coverage = html("div", { class: "plot" }), facts = [`calibration error ${number(item.error, 3)}`];
+  const histogram = html("div", { class: "plot" }), coverage = html("div", { class: "plot" }), colour = JSON.stringify(entry.colour), facts = [`calibration error ${number(item.error, 3)}`];
   if (item.sharpness !== null) facts.push(`sharpness (mean predictive sd) ${number(item.sharpness, 3)}`);
-  const rows = [["bin", "density"], ...item.pit.map((v, i) => [(i + 0.5) / item.pit.length, v]), ["promised", "covered"], ...levels.map((l, i) => [l, item.coverage[i]])];
-  const name = `calibration-${entry.name}`.replace(/[^A-Za-z0-9=.-]+/g, "-");
-  container.append(html("figure", {}, heading, histogram, coverage, html("figcaption", {}, `${facts.join(", ")}.`),
-    downloadButtons(`calibration of ${entry.name}`, [["SVG", `${name}.svg`, () => chartSvg(coverage), "image/svg+xml"], ["CSV", `${name}.csv`, () => csvText(rows), "text/csv"]])));
+  container.append(html("figure", {}, heading, histogram, coverage, html("figcaption", {}, `${facts.join(", ")}.`)));
   pitHistogram(histogram, item, entry);
   coverageCurve(coverage, item, entry, levels);
+  histogram.append(figureDownloads(histogram, { title: `PIT of ${entry.name}`, rows: () => [["pit", "density"], ...item.pit.map((v, i) => [(i + 0.5) / item.pit.length, v])], labels: { xlabel: "PIT", ylabel: "density" },
+    draw: [`axes.bar(table["pit"], table["density"], width=${0.9 / item.pit.length}, color=${colour})`, "axes.axhline(1.0, color=\"black\", lw=0.6, ls=\"--\")"] }));
+  coverage.append(figureDownloads(coverage, { title: `Coverage of ${entry.name}`, rows: () => [["promised", "covered"], [0, 0], ...levels.map((l, i) => [l, item.coverage[i]]), [1, 1]], labels: { xlabel: "promised", ylabel: "covered" },
+    draw: [`axes.plot(table["promised"], table["covered"], marker=".", color=${colour})`, "axes.plot([0, 1], [0, 1], color=\"grey\", lw=0.6)"] }));
 }

@@ -1,5 +1,5 @@
 "use strict";
-/* Charts as SVG: axes, lines with bands, values under the pointer, highlight, zoom, legends, downloads. */
+/* Charts as SVG: axes, lines with bands, values under the pointer, highlight, zoom, legends. */
 
 // Axes ------------------------------------------------------------------------------------------------------------
 
@@ -88,9 +88,8 @@ function frame(box, options) {
 
 /* Lines with bands against a shared grid. series: {entry, y, low, high}. Drag over a part to zoom into it. */
 function lineChart(box, options) {
-  const whole = [options.x[0], options.x[options.x.length - 1]], range = zoomOf(box, whole);
+  const zoom = zoomState(box, [options.x[0], options.x[options.x.length - 1]], options.logX !== false, () => lineChart(box, options)), { range, zoomed } = zoom, shown = options.series;
   const inside = options.x.map((x) => x >= range[0] * (1 - 1e-9) && x <= range[1] * (1 + 1e-9));
-  const zoomed = range[0] !== whole[0] || range[1] !== whole[1], shown = options.series;
   const seen = zoomed ? rangeOf(shown.flatMap((s) => s.y.filter((_, i) => inside[i]))) : options.yRange || rangeOf(shown.flatMap((s) => s.y));
   box.replaceChildren();
   const chart = frame(box, { ...options, xRange: range, yRange: seen });
@@ -106,10 +105,11 @@ function lineChart(box, options) {
   if (present(options.markAt === undefined ? null : options.markAt))
     chart.root.append(svg("line", { class: "cursor", x1: chart.fx(options.markAt), x2: chart.fx(options.markAt), y1: chart.top, y2: chart.height - chart.bottom }));
   box.append(chart.root);
-  addCursor(box, chart, options, xs, inside);
-  addZoom(box, chart, options, range, zoomed);
+  addCursor(box, chart, { ...options, zoom }, xs, inside);
+  addZoom(box, chart, zoom);
   if (options.legend !== false) box.append(figureLegend(box, shown.map((s) => s.entry)));
-  box.append(chartDownloads(box, options));
+  box.append(figureDownloads(box, { title: options.title, figure: options.figure, rows: () => chartRows(options), draw: curvePython(shown.map((s) => s.entry), shown.some((s) => s.low)),
+    labels: { xlabel: options.xLabel || "", xscale: zoom.log ? "log" : "linear" } }));
 }
 
 /* One curve in full, the others faded; null shows all. */
@@ -190,7 +190,7 @@ function addCursor(box, chart, options, xs, inside) {
     const steps = { ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: within.length - 1 };
     if (event.key === "Escape") hide();
     else if (event.key in steps) { show(steps[event.key]); event.preventDefault(); }
-    else if (event.key === "+" || event.key === "-") zoomBy(box, options, xs, within[place], event.key === "+");
+    else if (event.key === "+" || event.key === "-") { zoomBy(options.zoom, options.x[within[place]], event.key === "+"); box.querySelector("svg.chart").focus(); }
   });
 }
 
@@ -198,29 +198,34 @@ function addCursor(box, chart, options, xs, inside) {
 
 const zoomKey = (box) => (box.id || box.dataset.id ? `zoom-${box.id || box.dataset.id}` : null);
 
+/* The part of `whole` that is shown: what the address says, or everything. */
 function zoomOf(box, whole) {
   const told = zoomKey(box) ? address.get(zoomKey(box)) : box.dataset.zoom;
   const range = told ? told.split("to").map(Number) : [];
   return range.length === 2 && range[0] < range[1] && range.every(Number.isFinite) ? [Math.max(range[0], whole[0]), Math.min(range[1], whole[1])] : whole;
 }
 
-function setZoom(box, options, range) {
+function keepZoom(box, range) {
   const text = range ? range.map((v) => +v.toPrecision(5)).join("to") : null;
   if (zoomKey(box)) address.set({ [zoomKey(box)]: text }); else if (text) box.dataset.zoom = text; else delete box.dataset.zoom;
-  lineChart(box, options);
 }
 
-function zoomBy(box, options, xs, index, closer) {
-  const whole = [options.x[0], options.x[options.x.length - 1]], [low, high] = zoomOf(box, whole), centre = options.x[index];
-  const scale = closer ? 0.5 : 2, log = options.logX !== false;
-  const moved = (edge) => (log ? centre * (edge / centre) ** scale : centre + (edge - centre) * scale);
-  const range = [Math.max(moved(low), whole[0]), Math.min(moved(high), whole[1])];
-  setZoom(box, options, range[0] <= whole[0] && range[1] >= whole[1] ? null : range);
-  box.querySelector("svg.chart").focus();
+/* What addZoom needs: the range shown, the whole one, and `to(range)`, which remembers a range (null: all) and draws again. */
+function zoomState(box, whole, log, draw) {
+  const range = zoomOf(box, whole), zoomed = range[0] !== whole[0] || range[1] !== whole[1];
+  return { range, whole, log, zoomed, to: (next) => { keepZoom(box, next); draw(); } };
 }
 
-function addZoom(box, chart, options, range, zoomed) {
-  const value = (x) => { const share = (x - chart.left) / (chart.width - chart.left - chart.right); return chart.log ? range[0] * (range[1] / range[0]) ** share : range[0] + share * (range[1] - range[0]); };
+function zoomBy(zoom, centre, closer) {
+  const scale = closer ? 0.5 : 2, [low, high] = zoom.range;
+  const moved = (edge) => (zoom.log ? centre * (edge / centre) ** scale : centre + (edge - centre) * scale);
+  const range = [Math.max(moved(low), zoom.whole[0]), Math.min(moved(high), zoom.whole[1])];
+  zoom.to(range[0] <= zoom.whole[0] && range[1] >= zoom.whole[1] ? null : range);
+}
+
+/* Drag over a part of the chart to see only that; a button shows all again. */
+function addZoom(box, chart, zoom, words = "Show all times") {
+  const value = (x) => { const share = (x - chart.left) / (chart.width - chart.left - chart.right), [low, high] = zoom.range; return zoom.log ? low * (high / low) ** share : low + share * (high - low); };
   const at = (event) => { const rectangle = chart.root.getBoundingClientRect(); return Math.min(Math.max((event.clientX - rectangle.left) * (chart.width / rectangle.width), chart.left), chart.width - chart.right); };
   const area = svg("rect", { class: "brush", y: chart.top, height: chart.height - chart.top - chart.bottom, visibility: "hidden" });
   chart.root.append(area);
@@ -235,52 +240,18 @@ function addZoom(box, chart, options, range, zoomed) {
     const start = from, to = at(event);
     from = null;
     area.setAttribute("visibility", "hidden");
-    if (start !== null && Math.abs(to - start) > 12) setZoom(box, options, [value(Math.min(start, to)), value(Math.max(start, to))]);
+    if (start !== null && Math.abs(to - start) > 12) zoom.to([value(Math.min(start, to)), value(Math.max(start, to))]);
   });
-  if (!zoomed) return;
-  const button = html("button", { type: "button", class: "unzoom" }, "Show all times");
-  button.addEventListener("click", () => setZoom(box, options, null));
+  if (!zoom.zoomed) return;
+  const button = html("button", { type: "button", class: "unzoom" }, words);
+  button.addEventListener("click", () => zoom.to(null));
   box.prepend(button);
 }
 
-// Taking a figure away --------------------------------------------------------------------------------------------
-
-/* The drawn chart as a file of its own: colours written out, since the page's style sheet stays behind. */
-function chartSvg(box) {
-  const original = box.querySelector("svg.chart"), copy = original.cloneNode(true), nodes = copy.querySelectorAll("*");
-  original.querySelectorAll("*").forEach((node, i) => {
-    const style = getComputedStyle(node);
-    for (const name of ["fill", "stroke", "stroke-width", "opacity", "stroke-dasharray"]) nodes[i].style.setProperty(name, style.getPropertyValue(name));
-  });
-  copy.querySelectorAll(".brush, [visibility=hidden]").forEach((node) => node.remove());
-  copy.setAttribute("xmlns", NAMESPACE);
-  copy.setAttribute("width", copy.viewBox.baseVal.width || original.clientWidth);
-  copy.style.setProperty("font", "11px sans-serif");
-  return new XMLSerializer().serializeToString(copy);
-}
+// Numbers of a chart ----------------------------------------------------------------------------------------------
 
 function chartRows(options) {
   const rows = [["entry", "x", "y", "low", "high"]], text = (v) => (present(v === undefined ? null : v) ? v : "");
   for (const s of options.series) options.x.forEach((x, i) => { if (present(s.y[i])) rows.push([s.entry.name, x, s.y[i], s.low ? text(s.low[i]) : "", s.high ? text(s.high[i]) : ""]); });
   return rows;
-}
-
-/* A few lines of Python that redraw the figure from its own numbers. */
-function chartPython(options) {
-  const looks = options.series.map((s) => `    ${JSON.stringify(s.entry.name)}: (${JSON.stringify(s.entry.colour)}, ${s.entry.dash.length ? `(0, (${s.entry.dash.join(", ")}))` : '"-"'}),`);
-  return ["import io", "", "import matplotlib.pyplot as plt", "import pandas as pd", "", `DATA = r'''${csvText(chartRows(options)).replaceAll("\r", "").replaceAll("'''", "")}'''`,
-    "LOOKS = {", ...looks, "}", "", "figure, axes = plt.subplots(figsize=(5, 3), layout=\"constrained\")",
-    "for entry, part in pd.read_csv(io.StringIO(DATA), keep_default_na=False, na_values=[\"\"]).groupby(\"entry\"):", "    colour, dash = LOOKS[entry]",
-    "    axes.plot(part[\"x\"], part[\"y\"], color=colour, linestyle=dash, label=entry)", "    axes.fill_between(part[\"x\"], part[\"low\"], part[\"high\"], color=colour, alpha=0.15, lw=0)",
-    `axes.set(xlabel=${JSON.stringify(options.xLabel || "")}, title=${JSON.stringify(options.title)}, xscale=${options.logX === false ? '"linear"' : '"log"'})`,
-    "axes.legend(fontsize=7)", "figure.savefig(\"figure.pdf\")", ""].join("\n");
-}
-
-function chartDownloads(box, options) {
-  const name = (options.name || options.title).replace(/[^A-Za-z0-9=.-]+/g, "-").slice(0, 80);
-  const group = downloadButtons(`figure ${options.title}`, [["SVG", `${name}.svg`, () => chartSvg(box), "image/svg+xml"], ["CSV", `${name}.csv`, () => csvText(chartRows(options)), "text/csv"],
-    ["Python", `${name}.py`, () => chartPython(options)]]);
-  for (const format of data.figures && data.figures.names.includes(options.figure) ? data.figures.formats : [])
-    group.append(html("a", { href: `figures/${options.figure}.${format}`, title: `${options.title}, drawn for print` }, `${format.toUpperCase()} for print`));
-  return group;
 }

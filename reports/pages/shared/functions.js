@@ -6,24 +6,58 @@ const KINDS = [["fan", "Predictive quantiles"], ["samples", "Samples of y"], ["d
 const hasKind = (column, kind) => ({ fan: column.quantiles, samples: column.samples, draws: column.draws, prior: column.prior, inducing: column.inducing, mean: column.mean, sd: column.sd }[kind] || []).length > 0;
 const kindsOf = (panel) => KINDS.filter(([kind]) => panel.columns.some((column) => hasKind(column, kind)));
 
-function functionPanel(plot, column, entry, panel, kind) {
-  if (kind === "inducing") return inducingPanel(plot, column, entry, panel);
-  if (kind === "mean" || kind === "sd") return heatMap(plot, column, entry, panel, kind);
-  const prior = kind === "prior", title = KINDS.find(([key]) => key === kind)[1];
-  const chart = frame(plot, { xRange: panel.x_range, yRange: prior ? panel.prior_range : panel.y_range, logX: false, height: 210, yTicks: 4, title: `${title} of ${entry.name} on ${panel.dataset}`,
-    description: `Split ${column.split}, seed ${column.seed}, after training.` });
-  const xs = column.x.map(chart.fx), ys = (values) => values.map(chart.fy);
-  if (panel.oracle && kind !== "draws" && !prior) panel.oracle.forEach((part) => chart.marks.append(svg("path", { d: bandPath(part.x.map(chart.fx), ys(part.low), ys(part.high)), fill: "currentColor", opacity: 0.13 })));
-  if (!prior) panel.train.forEach(([x, y]) => chart.marks.append(svg("circle", { cx: chart.fx(x).toFixed(1), cy: chart.fy(y).toFixed(1), r: 1.1, fill: "currentColor", opacity: 0.28 })));
+/* The panel with the part of its inputs that is shown; all panels of a gallery are zoomed together. */
+function zoomedPanel(panel, range) {
+  const columns = panel.columns.filter((column) => column.x), inside = (x) => x >= range[0] && x <= range[1];
+  const seen = (rows) => rows.flatMap(([x, y]) => y.filter((_, i) => inside(x[i])));
+  const fans = columns.flatMap((column) => column.quantiles.map((q) => [column.x, q.y])), priors = columns.flatMap((column) => (column.prior || []).map((y) => [column.x, y]));
+  return { ...panel, x_range: range, y_range: rangeOf([...seen(fans), ...panel.train.filter(([x]) => inside(x)).map(([, y]) => y)]), prior_range: rangeOf(seen(priors)) };
+}
+
+function drawCurves(chart, column, entry, panel, kind) {
+  const xs = column.x.map(chart.fx), ys = (values) => values.map(chart.fy), rows = { draws: column.draws, prior: column.prior }[kind] || [];
+  if (panel.oracle && (kind === "fan" || kind === "samples")) panel.oracle.forEach((part) => chart.marks.append(svg("path", { d: bandPath(part.x.map(chart.fx), ys(part.low), ys(part.high)), fill: "currentColor", opacity: 0.13 })));
+  if (kind !== "prior") panel.train.forEach(([x, y]) => chart.marks.append(svg("circle", { cx: chart.fx(x).toFixed(1), cy: chart.fy(y).toFixed(1), r: 1.1, fill: "currentColor", opacity: 0.28 })));
   if (kind === "fan") {
     const q = column.quantiles;
     for (let i = 0; i < Math.floor(q.length / 2); i += 1) chart.marks.append(svg("path", { d: bandPath(xs, ys(q[i].y), ys(q[q.length - 1 - i].y)), fill: entry.colour, opacity: 0.22 }));
     if (q.length % 2) chart.marks.append(svg("path", { class: "series median", d: path(xs, ys(q[(q.length - 1) / 2].y)), stroke: entry.colour }));
   }
   if (kind === "samples") column.samples.forEach((row) => row.forEach((y, i) => chart.marks.append(svg("circle", { cx: xs[i].toFixed(1), cy: chart.fy(y).toFixed(1), r: 1, fill: entry.colour, opacity: 0.55 }))));
-  if (kind === "draws" || prior) (prior ? column.prior : column.draws).forEach((row) => chart.marks.append(svg("path", { d: path(xs, ys(row)), fill: "none", stroke: entry.colour, "stroke-width": 1, opacity: 0.6 })));
+  rows.forEach((row) => chart.marks.append(svg("path", { d: path(xs, ys(row)), fill: "none", stroke: entry.colour, "stroke-width": 1, opacity: 0.6 })));
+  return xs;
+}
+
+function functionPanel(plot, column, entry, panel, kind, zoom) {
+  if (kind === "inducing") return inducingPanel(plot, column, entry, panel);
+  if (kind === "mean" || kind === "sd") return heatMap(plot, column, entry, panel, kind);
+  const title = KINDS.find(([key]) => key === kind)[1], shown = zoom.zoomed ? zoomedPanel(panel, zoom.range) : panel;
+  const chart = frame(plot, { xRange: shown.x_range, yRange: kind === "prior" ? shown.prior_range : shown.y_range, logX: false, height: 210, yTicks: 4, title: `${title} of ${entry.name} on ${panel.dataset}`,
+    description: `Split ${column.split}, seed ${column.seed}, after training.` });
+  const xs = drawCurves(chart, column, entry, shown, kind), inside = column.x.map((x) => x >= shown.x_range[0] && x <= shown.x_range[1]);
   plot.append(chart.root);
+  // Values under the pointer, the highest quantile first.
+  const series = kind === "fan" ? column.quantiles.map((q) => ({ entry: { ...entry, name: `${+(100 * q.p).toPrecision(3)} %` }, y: q.y })) : [];
+  addCursor(plot, chart, { series, x: column.x, xText: (i) => `x = ${number(column.x[i])}`, larger: true, zoom }, xs, inside);
+  addZoom(plot, chart, zoom, "Show all inputs");
   return undefined;
+}
+
+/* The numbers of a panel as rows of one table: curves by name, points of training. */
+function panelRows(column, panel, kind) {
+  if (kind === "mean" || kind === "sd") return [["x", "x2", kind], ...column[kind].flatMap((row, j) => row.map((v, i) => [panel.x_axis[i], panel.x2_axis[j], v]))];
+  if (kind === "inducing") return [["seconds", "number", "z"], ...column.inducing.flatMap((item) => item.z.map((z, k) => [item.train_seconds, k, z]))];
+  const curves = kind === "fan" ? column.quantiles.map((q) => [`quantile ${q.p}`, q.y]) : column[kind].map((y, k) => [`${kind} ${k}`, y]);
+  const rows = curves.flatMap(([name, ys]) => ys.map((y, i) => [name, column.x[i], y]));
+  return [["curve", "x", "y"], ...rows, ...(kind === "prior" ? [] : panel.train.map(([x, y]) => ["training", x, y]))];
+}
+
+function panelPython(entry, kind) {
+  const colour = JSON.stringify(entry.colour);
+  if (kind === "mean" || kind === "sd") return [`plane = table.pivot(index="x2", columns="x", values="${kind}")`, "drawn = axes.pcolormesh(plane.columns, plane.index, plane, shading=\"nearest\")", "figure.colorbar(drawn)"];
+  if (kind === "inducing") return ["for _, part in table.groupby(\"number\"):", `    axes.plot(part["z"], part["seconds"], color=${colour}, lw=0.6)`, "axes.set_yscale(\"log\")"];
+  const mark = kind === "samples" ? '"."' : '"." if name == "training" else "-"';
+  return ["for name, part in table.groupby(\"curve\", sort=False):", `    axes.plot(part["x"], part["y"], ${mark}, ms=2, lw=0.8, color="grey" if name == "training" else ${colour})`];
 }
 
 /* Seconds run upwards: the inputs lie on the same horizontal axis as the functions. */
@@ -56,16 +90,19 @@ function heatMap(plot, column, entry, panel, kind) {
 
 const scaleText = (panel, kind) => (panel[`${kind}_range`] && panel.x2_range ? `; dark ${number(panel[`${kind}_range`][0], 3)}, bright ${number(panel[`${kind}_range`][1], 3)}` : "");
 
-/* A gallery of one kind: all entries, the same axes. */
+/* A gallery of one kind: all entries, the same axes, zoomed together. */
 function functionGallery(box, panel, kind, columns = panel.columns) {
-  const gallery = html("div", { class: "gallery" }), shown = columns.filter((column) => hasKind(column, kind));
+  const gallery = html("div", { class: "gallery", "data-id": `functions-${panel.dataset}` }), shown = columns.filter((column) => hasKind(column, kind));
   box.append(gallery);
-  // All cards first: a chart takes the width that its card has when it is drawn.
-  const cards = shown.map((column) => {
-    const plot = html("div", { class: "plot" }), entry = entryNamed(column.entry), name = `${kind}-${column.entry}-${panel.dataset}`.replace(/[^A-Za-z0-9=.-]+/g, "-");
-    gallery.append(html("figure", {}, html("h3", {}, ...entryLabel(entry)), plot, html("figcaption", {}, `split ${column.split}, seed ${column.seed}${scaleText(panel, kind)}`),
-      downloadButtons(`panel of ${column.entry}`, [["SVG", `${name}.svg`, () => chartSvg(plot), "image/svg+xml"]])));
-    return { plot, column, entry };
-  });
-  for (const { plot, column, entry } of cards) functionPanel(plot, column, entry, panel, kind);
+  const draw = () => {
+    const zoom = zoomState(gallery, panel.x_range, false, draw);
+    // All cards first: a chart takes the width that its card has when it is drawn.
+    const cards = shown.map((column) => ({ column, entry: entryNamed(column.entry), plot: html("div", { class: "plot" }) }));
+    gallery.replaceChildren(...cards.map(({ column, entry, plot }) => html("figure", {}, html("h3", {}, ...entryLabel(entry)), plot, html("figcaption", {}, `split ${column.split}, seed ${column.seed}${scaleText(panel, kind)}`))));
+    for (const { plot, column, entry } of cards) {
+      functionPanel(plot, column, entry, panel, kind, zoom);
+      plot.append(figureDownloads(plot, { title: `${KINDS.find(([key]) => key === kind)[1]} of ${column.entry} on ${panel.dataset}`, rows: () => panelRows(column, panel, kind), labels: { xlabel: kind === "inducing" ? "z" : "x" }, draw: panelPython(entry, kind) }));
+    }
+  };
+  draw();
 }

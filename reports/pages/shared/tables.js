@@ -93,7 +93,24 @@ function tableDownloads(table, name) {
   (table.closest(".scroll") || table).before(buttons);
 }
 
+/* Sorting that the address remembers, by the name of the table. */
+function rememberSort(table) {
+  const key = `sort-${table.dataset.name}`, told = address.list(key);
+  makeSortable(table, (column, ascending) => address.set({ [key]: [column, ascending ? "up" : "down"] }));
+  if (told && table.tHead.rows[0].cells[+told[0]]) sortBy(table, +told[0], told[1] === "up");
+}
+
+/* What is unfolded stays so in the address. */
+function rememberDetails() {
+  const all = [...document.querySelectorAll("details[id]")], told = address.list("open") || [];
+  for (const details of all) {
+    details.open = details.open || told.includes(details.id);
+    details.addEventListener("toggle", () => { const open = all.filter((one) => one.open).map((one) => one.id); address.set({ open: open.length ? open : null }); });
+  }
+}
+
 function prepareTables() {
-  document.querySelectorAll("table.sortable").forEach((table) => makeSortable(table));
+  document.querySelectorAll("table.sortable").forEach(rememberSort);
   document.querySelectorAll("table[data-name]").forEach((table) => tableDownloads(table, table.dataset.name));
+  rememberDetails();
 }

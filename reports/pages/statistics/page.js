@@ -42,8 +42,8 @@ function diagram(box, item) {
       svg("text", { class: "strong", x: onLeft ? end - 4 : end + 4, y: y + 4, "text-anchor": onLeft ? "end" : "start" }, svg("title", {}, name), `${short(name)} `, svg("tspan", { opacity: 0.65 }, item.ranks[i].toFixed(2))));
   });
   box.append(root);
-  const listed = [["entry", "rank of means"], ...item.names.map((name, i) => [name, item.ranks[i]])], key = box.dataset.diagram;
-  const group = downloadButtons("critical-difference diagram", [["SVG", `critical-difference-${key}.svg`, () => chartSvg(box), "image/svg+xml"], ["CSV", `critical-difference-${key}.csv`, () => csvText(listed), "text/csv"]]);
-  for (const format of data.figures.names.includes(`critical-difference-${key}`) ? data.figures.formats : []) group.append(html("a", { href: `figures/critical-difference-${key}.${format}` }, `${format.toUpperCase()} for print`));
-  box.append(group);
+  const bars = item.bars.map(([from, to], i) => `axes.hlines(${-0.6 - 0.25 * i}, ${from}, ${to}, color="black", lw=2)`);
+  box.append(figureDownloads(box, { title: `Critical differences in ${box.dataset.diagram}, ${number(item.critical, 3)} ranks`, figure: `critical-difference-${box.dataset.diagram}`, labels: { xlabel: "rank of means" },
+    rows: () => [["entry", "rank"], ...item.names.map((name, i) => [name, item.ranks[i]])],
+    draw: ["axes.plot(table[\"rank\"], range(len(table)), \"o\")", "axes.set_yticks(range(len(table)), table[\"entry\"])", ...bars, "axes.invert_yaxis()"] }));
 }

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Between two looks at a store that is being written, and between two reloads of its pages.
 WATCH_SECONDS = 5
+# A run of at least so many seconds writes its report at the end, which takes some seconds itself.
+LONG_RUN = 30.0
 CONDITIONS = ("scheme", "budget", "clock", "device")
 
 
@@ -33,9 +35,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--terminal", action="store_true", help="print the ranking and write nothing")
     parser.add_argument(
         "--figures",
-        default="svg",
+        default="none",
         metavar="svg,pdf,png",
-        help="formats of the figures for papers, or none (default: %(default)s)",
+        help="also draw figures at print size in these formats (default: %(default)s; the pages save theirs as SVG and PDF)",
     )
     parser.add_argument("--entries", metavar="a,b", help="only these entries, in this order")
     parser.add_argument("--datasets", metavar="x,y", help="only these data sets, in this order")
@@ -77,6 +79,19 @@ def report(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def line_after_run(store: Path, seconds: float, wanted: bool | None) -> str:
+    """Where the report of a finished run is, written if it is wanted or small beside the run; otherwise the command."""
+    if wanted is False or (wanted is None and seconds < LONG_RUN):
+        return f"pages: fsibench report --store {store}"
+    from fsibench.reports import site
+
+    try:
+        index = site.build(store, store.parent / f"{store.stem}-report")
+    except OSError as error:  # the results are safe; the report can be made elsewhere
+        return f"pages: fsibench report --store {store} --out DIR (not written beside the store: {error.strerror or error})"
+    return f"report: {index.resolve().as_uri()}"
+
+
 def _subset(arguments: argparse.Namespace) -> Subset:
     from fsibench.options import split_list
     from fsibench.reports.analysis.results import Subset
@@ -104,7 +119,7 @@ def _watch(build: Callable[[int], Path], store: Path) -> None:
     """Build again whenever the store has changed, until its last run has ended or somebody presses Ctrl-C."""
     seen = None
     try:
-        while _is_running(store):
+        while is_running(store):
             changed = store.stat().st_mtime_ns
             if changed != seen:
                 index = build(WATCH_SECONDS)
@@ -116,7 +131,7 @@ def _watch(build: Callable[[int], Path], store: Path) -> None:
         return
 
 
-def _is_running(store: Path) -> bool:
+def is_running(store: Path) -> bool:
     with Store.read(store) as opened:
         runs = opened.runs()
     return bool(runs) and runs[-1]["outcome"] is None

@@ -1,0 +1,311 @@
+"""Committed results as text: what README and documentation print between markers, always made from the packed store.
+
+    <!-- published NAME -->  ...  <!-- /published -->
+
+`FRAGMENTS` lists the names. Nothing here is typed by hand: a sentence is either computed from the store or absent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fsibench.errors import UsageError, unknown
+from fsibench.reports import figures, markdown
+from fsibench.reports.analysis import ledger, plausibility
+from fsibench.reports.analysis.overview import count
+from fsibench.reports.analysis.report import Report
+from fsibench.reports.analysis.results import Subset
+from fsibench.reports.texts import score_table
+
+MARKER = re.compile(r"(<!-- published ([a-z-]+) -->\n).*?(<!-- /published -->)", re.DOTALL)
+NUM_PUBLISHED = 168
+MOST_FAILURES = 0.01
+WANTED_REPRODUCED = 140
+FUNCTION_SPACE = "function space"
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One packed store and what was written down about it in `board.toml`."""
+
+    store: Path
+    families: Mapping[str, list[str]] = field(default_factory=dict)  # family -> names of methods
+    explanations: Mapping[str, str] = field(default_factory=dict)  # "LL wine VIP" -> why ours differs
+
+    @classmethod
+    def read(cls, store: Path, notes: Path) -> Publication:
+        if not notes.is_file():
+            return cls(store)
+        try:
+            content = tomllib.loads(notes.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UsageError(f"{notes} is not valid TOML: {error}.") from None
+        for key in content.keys() - {"families", "explanations"}:
+            raise unknown(f"key in {notes}", key, ["families", "explanations"])
+        return cls(store, content.get("families", {}), content.get("explanations", {}))
+
+    @cached_property
+    def report(self) -> Report:
+        return Report.read(self.store)
+
+    @cached_property
+    def with_all(self) -> Report | None:
+        """The same on the data sets that every entry was run on, where the whole board leaves an entry unranked for that."""
+        cells = self.report.results.cells
+        have = cells.groupby("dataset")["entry"].nunique()
+        kept = sorted(have.index[have == cells["entry"].nunique()])
+        if len(kept) in (0, len(have)):
+            return None
+        return Report.read(self.store, subset=Subset(datasets=kept))
+
+    def family(self, entry: str) -> str:
+        method = self.report.results.methods.get(entry, entry)
+        return next((name for name, methods in self.families.items() if method in methods), "")
+
+    @cached_property
+    def planned(self) -> dict[int, int]:
+        """Split -> number of its cells: as the last run planned them, else every pair of entry and data set that occurs."""
+        results = self.report.results
+        plans = [run["protocol"]["cells_per_split"] for run in results.runs if "cells_per_split" in run["protocol"]]
+        if plans:
+            return {int(split): int(number) for split, number in max(plans, key=lambda plan: sum(plan.values())).items()}
+        pairs = len(results.cells[["entry", "dataset"]].drop_duplicates())
+        return {int(split): pairs for split in results.cells["split"].unique()}
+
+    @cached_property
+    def num_complete_splits(self) -> int:
+        results = self.report.results
+        ended = results.cells[results.finished].groupby("split").size()
+        return sum(int(ended.get(split, 0)) >= number for split, number in self.planned.items())
+
+    @cached_property
+    def judged(self) -> list[ledger.Line]:
+        """One line per published score: that of the entry which bears the paper's name."""
+        lines = [line for line in self.report.ledger if line.dataset != ledger.AVERAGE_RANK and line.verdict != "variant"]
+        first: dict[tuple[str, str, str], ledger.Line] = {}
+        for line in lines:
+            first.setdefault((line.dataset, line.metric, line.method), line)
+        return list(first.values())
+
+    @cached_property
+    def failure_rates(self) -> pd.Series:
+        costs = self.report.overview.costs
+        ended = (costs["cells"] - costs["unfinished"]).clip(lower=1)
+        return costs["failed"] / ended
+
+    def explanation(self, line: ledger.Line) -> str:
+        return self.explanations.get(f"{line.metric.upper()} {line.dataset} {line.method}", "not explained yet")
+
+
+# Fragments ---------------------------------------------------------------------------------------------------------
+
+
+def size(board: Publication, _: str) -> str:
+    """How much was run, in one paragraph."""
+    results, cells = board.report.results, board.report.results.cells
+    unit = "CPU s" if set(cells["clock"]) == {"cpu"} else "s"
+    usual = cells.loc[cells["own_budget"] == "", "budget"].mode()
+    own = cells.loc[cells["own_budget"] != "", ["entry", "budget"]].drop_duplicates().itertuples(index=False)
+    longer = "".join(f", {entry} {_seconds(budget, unit)}" for entry, budget in own)
+    complete, planned = board.num_complete_splits, len(board.planned)
+    text = (
+        f"{len(results.entries)} entries, {count(len(results.datasets), 'data set')}, "
+        f"{_seconds(usual.iloc[0], unit) if len(usual) else 'no budget'} per fit{longer}: {complete} of {planned} splits "
+        f"are complete; of {sum(board.planned.values()):,} cells {int(results.finished.sum()):,} have ended, "
+        f"{int(results.failed.sum())} of them badly."
+    )
+    revisions = sorted({run["environment"].get("revision", "") for run in results.runs} - {""})
+    text += f" Code: revision {', '.join(revisions)}." if revisions else ""
+    left = planned - complete
+    return text if not left else f"{text} The board is partial: {count(left, 'split')} to go, and its order can change."
+
+
+def _seconds(budget: str, unit: str) -> str:
+    return re.sub(r"^([\d.]+)s$", rf"\1 {unit}", budget)
+
+
+def winner(board: Publication, _: str) -> str:
+    """Who wins, and where the best function-space method stands; first on all sets, then where everybody could run."""
+    parts = [_winner_of(board, board.report, "")]
+    if board.with_all is not None:
+        absent = [entry for entry in board.report.results.entries if entry not in board.report.overview.ranked]
+        names = ", ".join(board.with_all.results.datasets)
+        others = [entry for entry in absent if entry in board.with_all.overview.ranked]
+        where = f"On the {count(len(board.with_all.results.datasets), 'data set')} that {', '.join(others)} can take too ({names})"
+        if others:
+            parts.append(_winner_of(board, board.with_all, where))
+    return "\n\n".join(part for part in parts if part) or "Nothing is ranked yet."
+
+
+def _winner_of(board: Publication, report: Report, where: str) -> str:
+    sentences = []
+    for key in ("crps", "ll", "rmse"):
+        standing = report.standings.get(key)
+        if standing is None:
+            continue
+        table, label = standing.table, standing.metric.label
+        leader = str(table.index[0])
+        own = [str(entry) for entry in table.index if board.family(str(entry)) == FUNCTION_SPACE]
+        text = f"**{leader}** is first in {label} (mean rank {table['mean_rank'].iloc[0]:.2f})"
+        if own and leader != own[0]:
+            place = list(table.index).index(own[0]) + 1
+            text += f", before every function-space method; the best of these is {own[0]}, place {place} ({table.loc[own[0], 'mean_rank']:.2f})"
+        elif own:
+            other = next((str(entry) for entry in table.index if board.family(str(entry)) != FUNCTION_SPACE), None)
+            text += f", a function-space method; the best other is {other} ({table.loc[other, 'mean_rank']:.2f})" if other else ""
+        sentences.append(text)
+    if not sentences:
+        return ""
+    start = f"{where}: " if where else ""
+    main = report.standings.get(report.overview.main_metric)
+    firmness = _firmness(main.table, main.num_sets, main.metric.label) if main is not None else ""
+    return f"{start}{'; '.join(sentences)}.{firmness}"
+
+
+def _firmness(table: pd.DataFrame, num_sets: int, label: str) -> str:
+    leader = str(table.index[0])
+    same = [str(entry) for entry in table.index[1:] if table.loc[entry, "tier"] == table.loc[leader, "tier"]]
+    told = f" {leader} stays first in {label} in {100 * table['leads'].iloc[0]:.0f} % of resamples of data sets and splits"
+    return f"{told}; {len(same)} of {len(table) - 1} others cannot be told apart from it on {num_sets} data sets."
+
+
+def ranks(board: Publication, _: str) -> str:
+    """The leaderboard: mean ranks with intervals, tier in the main metric, failures."""
+    report = board.report
+    overview, metrics = report.overview, report.results.metrics
+    keys = [key for key in report.results.headline if key in report.standings]
+    small = board.with_all.standings.get(overview.main_metric) if board.with_all is not None else None
+    rows = []
+    for entry, row in overview.board.iterrows():
+        name = str(entry) + (" *" if row["note"] else "")
+        line = [f"`{name}`", board.family(str(entry))]
+        line += [_rank_text(report.standings[key].table, str(entry)) for key in keys]
+        if small is not None:
+            line.append(f"{small.table.loc[entry, 'mean_rank']:.2f}" if entry in small.table.index else "–")
+        rows.append([*line, f"{int(row['failed'])} of {int(row['cells'])}"])
+    heads = ["entry", "family", *(f"{metrics[key].label} rank" for key in keys)]
+    if small is not None:
+        heads.append(f"{metrics[overview.main_metric].label} rank, {small.num_sets} sets")
+    notes = [f"- \\* `{entry}`: {note}." for entry, note in sorted(report.results.notes.items())]
+    caption = "Mean rank over data set × split, lower is better; in brackets 95 % intervals over resampled data sets and splits."
+    return "\n\n".join([markdown.table(rows, [*heads, "failed"]), caption, "\n".join([*notes, *(f"- {text}" for text in overview.caveats)])])
+
+
+def _rank_text(table: pd.DataFrame, entry: str) -> str:
+    if entry not in table.index:
+        return "–"
+    row = table.loc[entry]
+    interval = "" if np.isnan(row["low"]) else f" [{row['low']:.1f}, {row['high']:.1f}]"
+    return f"{row['mean_rank']:.2f}{interval}"
+
+
+def scores(board: Publication, _: str) -> str:
+    """Means of the headline metrics on every data set."""
+    parts, overview = [], board.report.overview
+    for key in board.report.results.headline:
+        shown = score_table(overview, key)
+        rows = [
+            [f"`{entry}`", *(text.removesuffix(" ± –") for text in row[1:])]
+            for entry, row in zip(overview.board.index, shown["rows"], strict=True)
+        ]
+        parts += [f"**{shown['title']}.** {shown['caption']}", markdown.table(rows, ["entry", *shown["heads"]])]
+    return "\n\n".join(parts)
+
+
+def published(board: Publication, folder: str) -> str:
+    """The verdicts on the published scores, and each shortfall with its explanation."""
+    lines = board.judged
+    verdicts = pd.Series([line.verdict for line in lines]).value_counts()
+    told = ", ".join(f"{name} {verdicts[name]}" for name in ledger.VERDICTS if name in verdicts)
+    reached = sum(line.verdict in ("reproduced", "better") for line in lines)
+    text = f"Of the {len(lines)} published scores {reached} are reproduced or better: {told}."
+    worse = [line for line in lines if line.verdict == "worse"]
+    rows = [[f"{line.metric.upper()} {line.dataset}", line.method, line.printed, line.ours_text, board.explanation(line)] for line in worse]
+    table = markdown.table(rows, ["score", "published column", "published", "ours", "why ours is worse"]) if rows else ""
+    return "\n\n".join(filter(None, [text, ledger.banner(lines), table, f"All verdicts: [ledger.csv]({folder}ledger.csv)."]))
+
+
+def measures(board: Publication, _: str) -> str:
+    """What the board promises, and whether it holds."""
+    rates = board.failure_rates
+    above = [f"{entry} ({rate:.1%})" for entry, rate in rates.items() if rate > MOST_FAILURES]
+    reached = sum(line.verdict in ("reproduced", "better") for line in board.judged)
+    doubts = ledger.own_doubts(board.report.overview)
+    rows = [
+        ["no entry fails in more than 1 % of its cells", "yes" if not above else f"no: {', '.join(above)}"],
+        [f"at least {WANTED_REPRODUCED} of {NUM_PUBLISHED} published scores reproduced or better", f"{reached} of {len(board.judged)}"],
+        ["plausibility checks on our own table", "all pass" if not doubts else f"{count(len(doubts), 'doubt')}: {_doubts(doubts)}"],
+    ]
+    table: str = markdown.table(rows, ["measure", "now"])
+    return table
+
+
+def _doubts(doubts: list[plausibility.Doubt], most: int = 4) -> str:
+    told = [f"{doubt.metric.upper()} of {doubt.method} on {doubt.dataset} ({doubt.check})" for doubt in doubts[:most]]
+    return ", ".join(told) + (f" and {len(doubts) - most} more" if len(doubts) > most else "")
+
+
+def pictures(board: Publication, folder: str) -> str:
+    if "crps" not in board.report.standings:
+        return "Nothing is ranked yet."
+    return "\n".join(f"![{title}]({folder}{name}.svg)" for name, title in PICTURES.items())
+
+
+PICTURES = {
+    "critical-difference-crps": "Ranks of the data set means in CRPS, with the critical difference",
+    "rank-over-time-crps": "Mean rank in CRPS against training seconds",
+}
+
+
+def drawn(board: Publication) -> dict[str, bytes]:
+    """The pictures that can be drawn, by file name."""
+    found = {}
+    for stem, _, draw in figures.all_figures(board.report):
+        if stem in PICTURES:
+            found[f"{stem}.svg"] = figures.render(draw(), "svg")
+    return found
+
+
+FRAGMENTS: dict[str, Callable[[Publication, str], str]] = {
+    "size": size, "winner": winner, "ranks": ranks, "scores": scores, "published": published,
+    "measures": measures, "pictures": pictures,
+}  # fmt: skip
+
+
+def filled(text: str, page: Path, board: Publication) -> str:
+    """A page with every fragment between its markers made anew."""
+
+    def fragment(match: re.Match[str]) -> str:
+        made: str
+        if match[2] not in FRAGMENTS:
+            raise unknown(f"fragment in {page.name}", match[2], FRAGMENTS)
+        folder = os.path.relpath(board.store.parent.resolve(), page.parent.resolve()).replace(os.sep, "/")
+        made = FRAGMENTS[match[2]](board, "" if folder == "." else f"{folder}/")
+        return f"{match[1]}\n{made}\n\n{match[3]}"
+
+    return MARKER.sub(fragment, text)
+
+
+def rows_table(board: Publication) -> pd.DataFrame:
+    """One row per cell at its end: coordinates, status and every metric."""
+    results = board.report.results
+    columns = ["id", "entry", "dataset", "split", "seed", "budget", "clock", "status", "train_seconds"]
+    found: dict[str, Any] = {key: results.final(key) for key in results.metrics}
+    table = results.cells[columns].rename(columns={"id": "cell"}).assign(**found)
+    return table.sort_values(["dataset", "split", "entry", "seed"], ignore_index=True)
+
+
+def ledger_table(board: Publication) -> pd.DataFrame:
+    return pd.DataFrame(
+        [{**vars(line), "explanation": board.explanation(line) if line.verdict == "worse" else ""} for line in board.judged]
+    )

@@ -1,0 +1,210 @@
+"""Committed results and what is printed from them: nothing can go stale unseen, and a partial board says that it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fsibench.cli import main
+from fsibench.cli.claims import judged, pages
+from fsibench.errors import UsageError
+from fsibench.harness.store import Store
+from fsibench.reports import claims, publication
+from fsibench.reports.claims import Claim, citation_problems, judge
+from fsibench.reports.publication import FRAGMENTS, Publication
+
+ROOT = Path(__file__).parents[2]
+MakeStore = Callable[..., Path]
+ENTRIES = ("aadm", "avb", "bbb", "constant", "ensemble", "fbnn", "gp", "sip", "sip[prior=ns]", "vip")
+NOTES = '[families]\n"function space" = ["sip", "vip", "fbnn"]\n[explanations]\n"LL wine VIP" = "the noise is shared"\n'
+
+
+def packed(store: Path, folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    with Store.read(store) as opened:
+        opened.pack(folder / "uci.parquet")
+    (folder / "board.toml").write_text(NOTES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, fill_store: MakeStore) -> Path:
+    """A small repository: packed results with every fragment in its README."""
+    root = tmp_path_factory.mktemp("published")
+    large = {("gp", name) for name in ("kin8nm", "naval", "power")}
+    failures = {("vip", "wine", 0): "diverged"}
+    fill_store(root / "run.sqlite", entries=ENTRIES, splits=5, missing=large, failures=failures)
+    (root / "docs").mkdir()
+    text = "".join(f"<!-- published {name} -->\nold\n<!-- /published -->\n" for name in FRAGMENTS)
+    (root / "README.md").write_text(f"# Results\n{text}")
+    return packed(root / "run.sqlite", root / "leaderboard")
+
+
+def small_site(packed_store: Path, out: Path) -> None:
+    """The site has tests of its own, and is slow."""
+    out.mkdir()
+    (out / "index.html").write_text(f"from {packed_store.name}")
+
+
+@pytest.fixture(scope="module")
+def board(folder: Path) -> Publication:
+    return Publication.read(folder / "uci.parquet", folder / "board.toml")
+
+
+def test_publish_fills_every_marker_and_check_notices_each_change(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsibench.reports.site.build", small_site)
+    call = ["publish", "--folder", str(folder)]
+    assert main(call) == 0
+    assert main([*call, "--check"]) == 0
+    readme = folder.parent / "README.md"
+    text = readme.read_text()
+    assert "\nold\n" not in text
+    assert "](leaderboard/ledger.csv)" in text
+    assert (folder / "site" / "index.html").is_file()
+    for link in re.findall(r"!\[[^]]*\]\(([^)]*)\)", text):
+        assert (folder.parent / link).read_text().startswith("<?xml"), "pictures are drawn"
+    capsys.readouterr()
+    readme.write_text(text.replace("`gp`", "`sip`", 1))
+    (folder / "site" / "made-from.txt").write_text("of something else")
+    assert main([*call, "--check"]) == 1
+    told = capsys.readouterr().err
+    assert "README.md is out of date" in told
+    assert "site is out of date" in told
+    assert "rows.csv" not in told
+
+
+def test_the_rows_are_those_of_the_store(folder: Path, board: Publication) -> None:
+    rows = publication.rows_table(board)
+    with Store.read(folder / "uci.parquet") as store:
+        final = store.evaluations(only_final=True).set_index("cell")
+    good = rows[rows["status"] == "ok"].set_index("cell")
+    pd.testing.assert_series_equal(good["ll"], final["ll"].reindex(good.index), check_exact=True)
+    assert len(rows) == 5 * (8 * len(ENTRIES) - 3)
+
+
+def test_every_published_score_is_judged_once(board: Publication) -> None:
+    assert len(board.judged) == 168
+    assert {line.verdict for line in board.judged} <= {"reproduced", "better", "worse", "implausible as printed"}
+    table = publication.ledger_table(board)
+    worse = table[table["verdict"] == "worse"]
+    told = worse[(worse["metric"] == "ll") & (worse["dataset"] == "wine") & (worse["method"] == "VIP")]["explanation"]
+    assert set(told) <= {"the noise is shared"}
+    assert (worse["explanation"] != "").all()
+
+
+def test_who_wins_is_said_first_and_whether_it_is_a_function_space_method(board: Publication) -> None:
+    text = FRAGMENTS["winner"](board, "")
+    assert text.startswith("**aadm** is first in CRPS")
+    assert "before every function-space method; the best of these is" in text
+    assert "On the 5 data sets that gp can take too (boston, concrete, energy, wine, yacht): " in text
+
+
+def test_a_partial_board_says_how_partial_it_is(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store(entries=("bbb", "constant", "sip"), splits=2, failures={("sip", "wine", 1): "interrupted"})
+    with Store.create(store) as opened:
+        planned = {"cells_per_split": {str(split): 24 for split in range(20)}, "budgets": {}, "seconds": 20.0}
+        opened.end_run(opened.begin_run(["fsibench"], planned, {}), "interrupted")
+    where = packed(store, tmp_path / "partial")
+    board = Publication.read(where / "uci.parquet", where / "board.toml")
+    text = FRAGMENTS["size"](board, "")
+    assert "3 entries, 8 data sets, 20 s per fit: 1 of 20 splits are complete; of 480 cells 47 have ended" in text
+    assert "The board is partial: 19 splits to go" in text
+    assert "a verdict needs at least 5 splits of 20 s" in FRAGMENTS["published"](board, "")
+
+
+def test_results_of_a_later_run_join_the_committed_ones(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsibench.reports.site.build", small_site)
+    where = packed(make_store("first", entries=("bbb", "constant"), splits=1), tmp_path / "joined")
+    later = make_store("later", entries=("bbb", "constant"), splits=2)
+    assert main(["publish", "--folder", str(where), "--from", str(later)]) == 0
+    with Store.read(where / "uci.parquet") as store:
+        assert len(store.cells()) == 32
+
+
+def test_without_results_there_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish", "--folder", str(tmp_path)]) == 2
+    assert "there are no committed results" in capsys.readouterr().err
+
+
+# Claims --------------------------------------------------------------------------------------------------------------
+
+
+def state(board: Publication, holds: str, splits: int = 1) -> str:
+    found: str = judge(Claim("c", "t", holds, splits), board)[0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("holds", "expected"),
+    [
+        ('better("crps", "aadm", "vip", at_least=8, of=8)', "holds"),
+        ('better("crps", "vip", "aadm", at_least=1, of=8)', "fails"),
+        ('better("crps", "aadm", "gp", of=5) == 5', "holds"),
+        ('better("crps", "aadm", "gp", at_least=5, of=8)', "open"),
+        ('better("crps", "aadm", "absent", at_least=1)', "open"),
+        ('best_of("crps", "vip", "aadm", "gp") == "aadm"', "open"),
+        ('best_of("crps", "vip", "aadm") == "aadm"', "holds"),
+        ('first("crps") == "aadm" and place("crps", "aadm") == 1', "holds"),
+        ('rank("rmse", "vip") > rank("rmse", "aadm") + 1', "holds"),
+        ('score("ll", "boston", "aadm") > score("ll", "boston", "constant")', "holds"),
+        ('not failures("vip") > 0', "fails"),
+        ('separated("crps", "aadm", "constant") >= 1 and separated("crps", "constant", "aadm") == 0', "holds"),
+        ('tier("crps", "aadm") == 1 or reproduced("VIP") > 100', "holds"),
+    ],
+)
+def test_conditions_are_evaluated_on_the_board(board: Publication, holds: str, expected: str) -> None:
+    assert state(board, holds) == expected
+
+
+def test_a_claim_stays_open_until_it_has_its_splits(board: Publication) -> None:
+    assert state(board, 'first("crps") == "aadm"', splits=6) == "open"
+
+
+@pytest.mark.parametrize(
+    "holds",
+    ['__import__("os").system("true")', 'open("x")', "(lambda: 1)()", 'better("crps", *[1])', "[1 for x in (1,)]", "rank.__class__",
+     'rank("crps", "vip")', 'rank("crps")', "better(", '"".join("a")', "1 < 2 < 3", "_means()"],
+)  # fmt: skip
+def test_anything_else_is_refused_and_never_executed(board: Publication, holds: str) -> None:
+    with pytest.raises(UsageError):
+        state(board, holds)
+
+
+def test_a_citation_needs_the_words_of_a_claim_that_holds() -> None:
+    claim = Claim("a", "sip is best.", "")
+    page = "It turns out that sip\nis best. <!-- claim a -->"
+    assert list(citation_problems({"README.md": page}, {"a": (claim, "holds", "")})) == []
+    assert "does not hold" in next(iter(citation_problems({"README.md": page}, {"a": (claim, "fails", "x")})))
+    assert "is open" in next(iter(citation_problems({"README.md": page}, {"a": (claim, "open", "x")})))
+    assert "does not exist" in next(iter(citation_problems({"README.md": page}, {})))
+    other = page.replace("best", "worst")
+    assert "is not that of the claim" in next(iter(citation_problems({"README.md": other}, {"a": (claim, "holds", "")})))
+
+
+def test_a_claims_file_with_a_mistake_is_refused(tmp_path: Path) -> None:
+    for text in ("[[claim]]\nid = 'a'", "[[claim]]\nid='a'\ntext='t'\nholds='1'\nwho='x'", "= 3",
+                 "[[claim]]\nid='a'\ntext='t'\nholds='f()'"):  # fmt: skip
+        (tmp_path / "claims.toml").write_text(text)
+        with pytest.raises(UsageError):
+            claims.read(tmp_path / "claims.toml")
+
+
+# What is committed ---------------------------------------------------------------------------------------------------
+
+
+def test_every_cited_claim_holds_on_the_committed_results() -> None:
+    leaderboard = ROOT / "leaderboard"
+    assert list(citation_problems(pages(leaderboard), judged(leaderboard))) == []
+
+
+@pytest.mark.skipif(not (ROOT / "leaderboard" / "uci.parquet").is_file(), reason="no results are committed yet")
+def test_readme_docs_and_site_are_made_from_the_committed_results() -> None:
+    assert main(["publish", "--folder", str(ROOT / "leaderboard"), "--check"]) == 0
