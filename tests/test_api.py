@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import matplotlib as mpl
 import numpy as np
@@ -15,6 +18,7 @@ import torch
 from scipy import stats
 
 import fsibench
+from fsibench import Budget, Data, Method, Posterior, registry
 from fsibench.progress import Bar
 
 mpl.use("Agg")
@@ -110,6 +114,16 @@ def test_one_input_may_come_flat_and_is_plotted(model: fsibench.Model) -> None:
         (lambda: fsibench.fit("linear", X, np.where(Y > 1e4, np.nan, Y)), "missing or infinite values"),
         (lambda: fsibench.fit("linear", X, Y, seconds=-1), "a budget must be positive"),
         (lambda: fsibench.fit("linear", X, Y, seconds=1, steps=1), "exactly one of them"),
+        (lambda: fsibench.fit("linear", X, Y, seconds="1"), "seconds must be a number and steps a whole number; got '1'"),
+        (lambda: fsibench.fit("linear", X, Y, steps=1.5), "steps a whole number; got None and 1.5"),
+        (lambda: fsibench.fit("linear", X, Y, steps=1, seed="a"), "seed must be a whole number; got 'a'"),
+        (lambda: fsibench.fit("linear", X + 1j, Y), "X must hold real numbers"),
+        (lambda: fsibench.fit("linear", np.ma.masked_greater(X, 1.0), Y), "missing or infinite values"),
+        (lambda: fsibench.fit("linear", X, Y, steps=1).predict(X[:0]), "a table of rows and columns; got shape (0, 2)"),
+        (lambda: fsibench.fit("linear", X, Y, steps=1).quantile(X, []), "between 0 and 1"),
+        (lambda: fsibench.fit("linear", X, Y, steps=1).quantile(X, "low"), "levels must hold numbers only"),
+        (lambda: fsibench.fit("linear", X, Y, steps=1).sample(X, 0), "num_samples must be a whole number of at least 1"),
+        (lambda: fsibench.fit("linear", X, Y, steps=1).draw(X, 2.5), "num_draws must be a whole number of at least 1"),
         (lambda: fsibench.fit("linear", X, Y, steps=1).predict(X[:, :1]), "X has 1 columns; the model was fitted to 2"),
         (lambda: fsibench.fit("linear", X, Y, steps=1).quantile(X, [1.5]), "between 0 and 1"),
         (
@@ -139,6 +153,36 @@ def test_a_bar_is_shown_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -
     with Bar("nothing", shown=None) as bar:  # not a terminal
         bar.show(0.5, "")
     assert capsys.readouterr().err == ""
+
+
+@dataclass(frozen=True)
+class Interrupted(Method):
+    """Somebody presses Ctrl-C in the third step."""
+
+    name: ClassVar[str] = "interrupted"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        for step, posterior in enumerate(registry.entry("bbb").method.fit(train, budget, generator)):
+            if step == 2:
+                signal.raise_signal(signal.SIGINT)
+            yield posterior
+
+
+@pytest.fixture
+def listening() -> Iterator[None]:
+    """Python's own handler of Ctrl-C: a shell starts background jobs with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listening")
+def test_ctrl_c_ends_a_fit_and_the_line_of_its_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fsibench.fit(Interrupted, X, Y, steps=30, progress=True)
+    last = capsys.readouterr().err.rpartition("\r")[2]
+    assert " 2 steps, " in last
+    assert last.endswith("s\n")
 
 
 def test_a_run_its_results_and_its_report_from_python(tmp_path: Path) -> None:

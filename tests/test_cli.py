@@ -80,14 +80,60 @@ def test_workers_are_as_many_as_asked_for_on_every_system(monkeypatch: pytest.Mo
     assert run_command._workers(None) == (os.cpu_count() or 1)
 
 
-def test_listing_and_help_do_not_wait_for_torch(tmp_path: Path) -> None:
-    code = "import sys; from fsibench.cli import main; main(['list', 'methods']); assert 'torch' not in sys.modules"
-    for check in ("", code):  # the first one fills the index
-        script = check or "from fsibench.cli import main; main(['list', 'methods'])"
-        shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-        assert "bbb" in shown
+WITHOUT_TORCH = (
+    ["list"], ["list", "methods"], ["list", "datasets"], ["list", "metrics"], ["list", "protocols"],
+    ["data", "path", "yacht"], ["data", "card", "yacht"],
+    ["store", "list", "--store", "STORE"], ["export", "--store", "STORE", "--out", "OUT/rows.csv"],
+    ["report", "--store", "STORE", "--terminal"], ["compare", "STORE", "STORE"],
+    ["report", "--store", "STORE", "--out", "OUT/site", "--figures", "none"],
+)  # fmt: skip
+REFUSES_TORCH = """
+import sys
+class Refusal:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            raise AssertionError("torch is imported")
+sys.meta_path.insert(0, Refusal())
+from fsibench.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_commands_that_compute_nothing_do_not_import_torch(tmp_path: Path) -> None:
+    store = tmp_path / "a.sqlite"
+    assert run_smoke(store, "--methods", "constant,linear", "--steps", "1") == 0
+    assert main(["list", "methods"]) == 0  # makes the index, which needs torch once
+    for words in WITHOUT_TORCH:
+        arguments = [word.replace("STORE", str(store)).replace("OUT", str(tmp_path)) for word in words]
+        command = [sys.executable, "-c", REFUSES_TORCH, *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, f"{words}: {ended.stderr}"
+
+
+def test_help_needs_no_torch() -> None:
     script = "import sys; import fsibench.cli as c; c._parser().format_help(); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_index_of_methods_follows_an_installed_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site"
+    info = package / "their_method-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-method\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fsibench.methods]\ntheirs = their_method\n")
+    source = (
+        "from typing import ClassVar\nfrom dataclasses import dataclass\nfrom fsibench import Method\n"
+        "@dataclass(frozen=True)\nclass Theirs(Method):\n    'WHAT.'\n    name: ClassVar[str] = 'theirs'\n"
+        "    def fit(self, train, budget, generator):\n        yield None\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(package))
+    for what in ("First words", "Other words"):
+        (package / "their_method.py").write_text(source.replace("WHAT", what))
+        for _ in range(2):  # by import, then from the index
+            shown = subprocess.run(
+                [sys.executable, "-m", "fsibench", "list", "methods"], capture_output=True, text=True, check=True
+            ).stdout
+            assert what in shown
 
 
 def test_a_set_that_cannot_be_had_is_named_and_left_out(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,24 +37,34 @@ def scores(path: Path) -> pd.DataFrame:
         return store.evaluations()[COLUMNS].sort_values(COLUMNS, ignore_index=True)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]], subprocess.Popen[bytes]]]:
-    """A scheduler and two workers as an administrator would start them."""
+@contextlib.contextmanager
+def cluster_of(
+    folder: Path, num_workers: int, environment: Mapping[str, str] = os.environ
+) -> Iterator[tuple[str, list[subprocess.Popen[bytes]], subprocess.Popen[bytes]]]:
+    """A scheduler and workers as an administrator would start them."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
     dask = [sys.executable, "-m", "dask"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder, "env": dict(environment)}
     scheduler = subprocess.Popen(
         [*dask, "scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--no-dashboard"],
         **quiet,  # type: ignore[call-overload]
     )
     worker = [*dask, "worker", address, "--nthreads", "1", "--resources", "slot=1", "--no-nanny", "--no-dashboard"]
-    workers = [subprocess.Popen(worker, **quiet) for _ in range(2)]  # type: ignore[call-overload]
-    yield address, workers, scheduler
-    for process in (*workers, scheduler):
-        process.kill()
-        process.wait()
+    workers = [subprocess.Popen(worker, **quiet) for _ in range(num_workers)]  # type: ignore[call-overload]
+    try:
+        yield address, workers, scheduler
+    finally:
+        for process in (*workers, scheduler):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]], subprocess.Popen[bytes]]]:
+    with cluster_of(tmp_path, 2) as parts:
+        yield parts
 
 
 def test_cells_survive_the_way_through_json() -> None:
@@ -124,6 +135,59 @@ def test_a_plugin_that_prints_at_import_shifts_no_result_on_the_cluster_that_is_
         table = store.cells()
     assert table["worker"].str.fullmatch("[0-9a-f]{8}").all()
     assert (table["calibration_seconds"] > 0).all()
+
+
+GUESS = '''
+from dataclasses import dataclass
+from typing import ClassVar
+import torch
+from fsibench import Method, Predictive
+
+class Guess:
+    def predict(self, x, generator):
+        return Predictive(torch.full((1, len(x)), LOCATION), torch.ones(1, 1))
+    def draw(self, x, num_draws, generator):
+        return torch.full((num_draws, len(x)), LOCATION)
+
+@dataclass(frozen=True)
+class Guesser(Method):
+    """Guesses one number."""
+    name: ClassVar[str] = "guesser"
+    def fit(self, train, budget, generator):
+        yield Guess()
+'''
+
+
+def plugin_folder(folder: Path, location: str) -> dict[str, str]:
+    """The environment of a process that has the plugin `guesser` with this code installed."""
+    info = folder / "guess-1.0.dist-info"
+    info.mkdir(parents=True)
+    (folder / "guess.py").write_text(GUESS.replace("LOCATION", location))
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guess\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fsibench.methods]\nguesser = guess\n")
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
+def test_older_code_on_a_worker_is_refused_and_its_results_are_never_stored_under_the_new_version(tmp_path: Path) -> None:
+    older, newer = plugin_folder(tmp_path / "older", "0.5"), plugin_folder(tmp_path / "newer", "0.25")
+    arguments = ["run", "smoke", "--methods", "constant,guesser", "--datasets", "yacht", "--store", "s.sqlite"]
+
+    def run(*executor: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fsibench", *arguments, "--executor", *executor]
+        return subprocess.run(command, cwd=tmp_path, env=newer, capture_output=True, text=True, check=False)
+
+    with cluster_of(tmp_path, 1, older) as (address, _, _):
+        ended = run("dask", "--scheduler", address)
+    assert ended.returncode == 1, ended.stderr
+    with Store.read(tmp_path / "s.sqlite") as store:
+        cells = store.cells().set_index("entry")
+        assert cells["status"].to_dict() == {"constant": "ok", "guesser": "lost"}
+        assert "is not the planned one" in cells.loc["guesser", "message"]
+        assert set(store.evaluations()["entry"]) == {"constant"}
+    ended = run("inline")  # with the planned code; what was refused is not final
+    assert ended.returncode == 0, ended.stderr
+    with Store.read(tmp_path / "s.sqlite") as store:
+        assert store.cells().set_index("entry")["status"].to_dict() == {"constant": "ok", "guesser": "ok"}
 
 
 def test_a_lost_scheduler_is_one_sentence(

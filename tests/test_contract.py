@@ -46,6 +46,24 @@ def test_each_breach_is_caught_and_the_message_names_the_cause(breach: Any, monk
     assert outcome.hint
 
 
+@dataclass(frozen=True)
+class Slow(breaches.Honest):  # type: ignore[misc, name-defined]
+    """Honest, and useless after a short fit, as on a slow machine."""
+
+    name: ClassVar[str] = "slow"
+    until: float = 0.5
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        enough = budget.seconds is not None and budget.seconds >= self.until
+        return super().fit(train if enough else Data(train.x, train.y.flip(0)), budget, generator)  # type: ignore[no-any-return]
+
+
+def test_a_fit_that_is_good_only_after_longer_training_is_not_accused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problems, "TRAINING_SECONDS", 0.1)
+    assert checks.run("comes_near_the_exact_posterior", Slow(until=0.3)).status == "ok"
+    assert checks.run("comes_near_the_exact_posterior", Slow(until=1.0)).status == "failed"
+
+
 def test_at_least_twenty_five_breaches_are_planted() -> None:
     assert len(breaches.CAUGHT_BY) >= 25
     assert {check for check, _ in breaches.CAUGHT_BY.values()} <= set(check_names())
@@ -72,6 +90,24 @@ def test_a_check_ends_at_its_time_limit_and_says_where() -> None:
     assert outcome.status == "failed"
     assert "not finished after 0.3 s (fit, line" in outcome.reason
     assert time.process_time() - started < 5.0
+
+
+@dataclass(frozen=True)
+class Sleeps(Method):
+    """Waits for something that never comes."""
+
+    name: ClassVar[str] = "sleeps"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        time.sleep(600)
+        yield breaches.Honest().posterior(train, generator)
+
+
+def test_a_check_that_sleeps_ends_too() -> None:
+    outcome = checks.run("yields_a_posterior", Sleeps(), limit=1.0)
+    assert outcome.status == "failed"
+    assert "(fit, line" in outcome.reason
+    assert outcome.seconds < 300
 
 
 def test_a_waived_check_is_not_run_and_its_reason_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from fsibench import registry
 from fsibench.cli import _parser
+from fsibench.data import TableDataset
+from fsibench.data.audit import audit
+from fsibench.harness.plan import Protocol
 from fsibench.testing import check_method
 
 ROOT = Path(__file__).parents[1]
@@ -49,3 +55,27 @@ def test_every_command_that_is_shown_exists(path: Path) -> None:
     parser = _parser()
     known = next(action.choices for action in parser._actions if action.choices)
     assert commands_in(path) <= set(known)
+
+
+def test_the_data_set_of_the_plugin_guide_is_split_and_audited(tmp_path: Path) -> None:
+    code = next(code for code in fences(ROOT / "docs" / "plugin-guide.md", "python") if "class Wave" in code)
+    (tmp_path / "wave.py").write_text(code, encoding="utf-8")
+    wave = registry.dataset(f"{tmp_path}/wave.py:Wave[num_rows=50]")
+    assert isinstance(wave, TableDataset)
+    assert len(wave.split("standard", 0).test_y) == 5
+    assert audit(wave) == []
+    fewer = registry.dataset(f"{tmp_path}/wave.py:Wave[num_rows=50,train_rows=20]")
+    assert fewer.fingerprint() != wave.fingerprint(), "options are part of the identity"
+
+
+def test_the_page_on_protocols_names_every_key() -> None:
+    page = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE))
+    keys = {field.name for field in dataclasses.fields(Protocol)} - {"name", "seconds"} | {"budget"}
+    assert shown == keys
+
+
+def test_advice_is_given_for_every_method_and_no_other() -> None:
+    advice = tomllib.loads((ROOT / "docs" / "_ext" / "advice.toml").read_text(encoding="utf-8"))
+    assert set(advice) == set(registry.methods().items)
+    assert all(set(lines) == {"use", "cost"} for lines in advice.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import sys
 import time
@@ -101,6 +102,25 @@ def test_a_helper_beside_a_file_matters_and_an_installed_package_does_not(packag
     files = set(identity.relevant_files("helperpkg.method"))
     assert "helper_beside" in files
     assert not files & {"numpy", "json"}
+
+
+def test_a_prior_of_another_package_matters_to_the_entries_that_name_it(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = importlib.metadata.EntryPoint("theirs", "helperpkg.maths:Theirs", "fsibench.priors")
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point] if group == "fsibench.priors" else [])
+    identity._prior_modules.cache_clear()
+    prior = "from fsibench.blocks.priors import BNNPrior\nclass Theirs(BNNPrior):\n    factor = {}\n"
+
+    def versions(factor: int) -> list[str]:
+        (package / "maths.py").write_text(prior.format(factor))
+        version(package)  # forgets the modules of the package
+        return [identity.version_of(registry.entry(text).method) for text in ("sip[prior=theirs]", "sip")]
+
+    (named, other), (named_after, other_after) = versions(1), versions(22)
+    identity._prior_modules.cache_clear()
+    assert named != named_after
+    assert other == other_after
 
 
 def test_the_packages_around_a_module_matter(package: Path) -> None:

@@ -210,6 +210,11 @@ def test_a_split_that_no_set_has_is_refused(tmp_path: Path) -> None:
         plan(tmp_path, splits=21)
 
 
+@pytest.mark.parametrize("name", ["growth", "tabular"])
+def test_every_entry_of_quick_is_in_the_protocols_on_data(name: str) -> None:
+    assert load_protocol(name, {}).methods == load_protocol("quick", {}).methods
+
+
 def test_growth_runs_each_set_at_each_number_of_training_rows(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.write_text(BASE + "train_rows = [50, 100, 1000]", encoding="utf-8")
@@ -224,3 +229,52 @@ def test_a_protocol_names_no_code_file_as_data_set(tmp_path: Path) -> None:
     path.write_text(BASE.replace("yacht", "./mine.py:Mine"), encoding="utf-8")
     with pytest.raises(UsageError, match="a protocol runs no code, give it with --datasets"):
         load_protocol(str(path), {})
+
+
+LITE = """methods = ["constant", "linear"]
+datasets = ["yacht", "boston"]
+splits = 3
+budget = "60s"
+budgets = { linear = "90s" }
+[lite]
+datasets = ["yacht"]
+splits = 1
+budget = "2s"
+"""
+
+
+def test_the_short_form_of_a_protocol_replaces_some_keys_and_the_command_line_has_the_last_word(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(LITE)
+    long, short = load_protocol(str(file), {}), load_protocol(str(file), {}, lite=True)
+    assert (long.datasets, long.splits, long.seconds, long.budgets) == (("yacht", "boston"), (0, 1, 2), 60.0, {"linear": 90.0})
+    assert (short.datasets, short.splits, short.seconds, short.budgets) == (("yacht",), (0,), 2.0, {})
+    assert short.methods == long.methods
+    assert load_protocol(str(file), {"steps": 5}, lite=True).budget == "5 steps"
+
+
+def test_a_short_form_that_is_not_there_or_wrong_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    for text, lite, message in (
+        (LITE.partition("[lite]")[0], True, "has no short form"),
+        (LITE.partition("[lite]")[0] + "lite = 3", True, "has no short form"),
+        (LITE + 'taste = "sweet"', True, "unknown key"),
+        (LITE + 'methods = ["./x.py:X"]', True, "names the code file"),
+    ):
+        file.write_text(text)
+        with pytest.raises(UsageError, match=message):
+            load_protocol(str(file), {}, lite=lite)
+
+
+EXPERIMENTS = ("figure1", "alternatives", "inducing-snelson", "inducing-composite", "forward-kl", "adaptive-contrast", "uci", "large",
+               "alpha-sweep", "inducing-sweep", "samples", "noise-floor")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_has_a_short_form_of_three_minutes_on_two_cores(name: str) -> None:
+    short, long = load_protocol(name, {}, lite=True), load_protocol(name, {})
+    for text in {*short.methods, *long.methods}:
+        registry.entry(text)
+    cells = len(short.methods) * len(short.datasets) * len(short.splits) * len(short.seeds)
+    each = short.seconds if short.seconds is not None else 0.03 * (short.steps or 0)
+    assert cells * each / 2 <= 100, "the rest is for looks and for starting"

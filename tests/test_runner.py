@@ -96,6 +96,8 @@ def test_an_exact_method_that_yields_once_is_evaluated_once() -> None:
     assert {row.step for row in rows} == {1}
     assert end.status == "ok"
     assert end.clocks["train_seconds"] < 5.0
+    assert end.clocks["predict_rows"] == rows[-1].num_rows, "the last look uses what the first one predicted"
+    assert set(rows[-1].scores) > set(rows[0].scores)
 
 
 def test_a_prediction_without_density_has_all_scores_but_the_log_likelihood() -> None:
@@ -336,7 +338,7 @@ def test_large_data_are_drawn_row_by_row(monkeypatch: pytest.MonkeyPatch) -> Non
 def functions_of(one: Cell) -> dict[str, Any] | None:
     reports: list[Report] = []
     runner.run_cell(one, reports.append)
-    kept = [dict(report.content) for report in reports if isinstance(report, Artifact)]
+    kept = [dict(report.content) for report in reports if isinstance(report, Artifact) and report.kind == "functions"]
     return kept[0] if kept else None
 
 

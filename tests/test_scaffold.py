@@ -43,6 +43,8 @@ def test_a_new_method_keeps_the_contract_as_written(tmp_path: Path, capsys: pyte
 def test_a_new_data_set_and_a_new_protocol_run_as_written(tmp_path: Path) -> None:
     data = scaffold.write_file("dataset", "ring_down", tmp_path)
     assert len(registry.dataset(f"{data}:RingDown[num_rows=40]").split("standard", 0).test_y) == 4
+    fingerprints = {registry.dataset(f"{data}:RingDown[{option}]").fingerprint() for option in ("num_rows=40", "dedupe=true", "train_rows=9")}
+    assert len(fingerprints) == 3, "options are part of the identity"
     protocol = load_protocol(str(scaffold.write_file("protocol", "mine", tmp_path)), {})
     assert (len(protocol.splits), protocol.seconds) == (5, 10.0)
 

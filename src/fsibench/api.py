@@ -10,6 +10,7 @@ units of y.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,10 @@ def fit(
     targets = as_targets(y, len(inputs))
     if seconds is None and steps is None:
         seconds = DEFAULT_SECONDS
+    if not isinstance(seconds, Real | None) or not isinstance(steps, Integral | None):
+        raise UsageError(f"seconds must be a number and steps a whole number; got {seconds!r} and {steps!r}.")
+    if not isinstance(seed, Integral):
+        raise UsageError(f"seed must be a whole number; got {seed!r}.")
     standardiser = Standardiser.of(inputs, targets)
     place = device_named(device)
     train = Data(
@@ -124,7 +129,11 @@ def as_targets(y: Any, num_rows: int) -> Floats:
 
 def _numbers(values: Any, name: str) -> Floats:
     if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
+        values = values.detach().cpu().resolve_conj().numpy() if values.is_complex() else values.detach().cpu().double().numpy()
+    if np.iscomplexobj(values):
+        raise UsageError(f"{name} must hold real numbers; got complex ones.")
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(np.float64), np.nan)  # as an ordinary array it would show what is masked
     try:
         numbers = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -132,6 +141,11 @@ def _numbers(values: Any, name: str) -> Floats:
     if not np.isfinite(numbers).all():
         raise UsageError(f"{name} holds {int((~np.isfinite(numbers)).sum())} missing or infinite values; fill or drop them.")
     return numbers
+
+
+def _require_count(value: int, name: str) -> None:
+    if not isinstance(value, Integral) or value < 1:
+        raise UsageError(f"{name} must be a whole number of at least 1; got {value!r}.")
 
 
 class Model:
@@ -181,19 +195,21 @@ class Model:
 
     def quantile(self, X: Any, levels: Sequence[float]) -> Floats:
         """Quantiles of y at each row [N, number of levels]."""
-        wanted = torch.as_tensor(np.atleast_1d(np.asarray(levels, dtype=float)))
-        if not bool(((wanted > 0) & (wanted < 1)).all()):
+        wanted = torch.from_numpy(np.atleast_1d(_numbers(levels, "levels")))
+        if not wanted.numel() or not bool(((wanted > 0) & (wanted < 1)).all()):
             raise UsageError(f"quantile levels lie between 0 and 1; got {levels}.")
         quantiles: Floats = self.predictive(X).quantile(wanted).numpy().T
         return quantiles
 
     def sample(self, X: Any, num_samples: int = 100) -> Floats:
         """Independent samples of y at each row, noise included [num_samples, N]."""
+        _require_count(num_samples, "num_samples")
         samples: Floats = self.predictive(X).sample(num_samples, torch.Generator().manual_seed(self._seed)).numpy()
         return samples
 
     def draw(self, X: Any, num_draws: int = 100) -> Floats:
         """Whole functions at the rows, without noise [num_draws, N]."""
+        _require_count(num_draws, "num_draws")
         with torch.no_grad():
             draws = self.posterior.draw(self._inputs(X), num_draws, self._generator("draw"))
         functions: Floats = draws.cpu().double().numpy() * self._standardiser.y_scale + self._standardiser.y_mean

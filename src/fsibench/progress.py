@@ -13,7 +13,7 @@ EVERY = 0.1
 
 
 class Bar:
-    """`name [#####     ] 50 %  120 steps, 5.0 s`; nothing where nobody looks."""
+    """`name [#####     ] 50 %  120 steps, 5.0 s`; only in terminals and notebooks, unless told."""
 
     def __init__(self, name: str, shown: bool | None = None) -> None:
         self._name = name

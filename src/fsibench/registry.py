@@ -4,7 +4,7 @@ Methods come from three places: files in `fsibench.methods`, the entry-point gro
 package (value: a module or a Method class), and a file named by the user, `./file.py:Class`. Data sets come from the
 same three places: a module offers `DATASETS`, or a `PREFIX` with `resolve(text)` for references such as `openml:189`,
 and `expand(text)` if a reference stands for several. A plugin that cannot be imported is listed with its
-error and harms nobody else; a name offered twice is an error for that name only.
+error and affects nothing else; a name offered twice is an error for that name only.
 """
 
 from __future__ import annotations

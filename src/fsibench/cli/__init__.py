@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("fsibench: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone (`fsibench list | head`); leave without a second complaint at exit.
+        # The pipe was closed (`fsibench list | head`): exit without a second error message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
 

@@ -51,6 +51,8 @@ def _call(name: str, words: list[str], options: Mapping[str, Any]) -> None:
 def _words(action: argparse.Action, value: Any) -> list[str]:
     """One option as the command line writes it; None and False leave it out."""
     flag = action.option_strings[-1]
+    if isinstance(action, argparse.BooleanOptionalAction):  # --report and --no-report
+        return [] if value is None else [action.option_strings[0 if value else -1]]
     if value is None or value is False:
         return []
     if action.nargs == 0:

@@ -10,6 +10,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +22,30 @@ OK = 0
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("list", help="show methods, data sets, metrics or protocols")
-    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("kind", nargs="?", choices=KINDS, help="without it: the names of all four kinds")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.set_defaults(handler=_list)
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    if arguments.kind is None:
+        names = {kind: [str(row.get("name", row.get("key"))) for row in rows()] for kind, rows in KINDS.items()}
+        print(json.dumps(names, indent=1) if arguments.json else _overview(names))
+        return OK
     rows: list[dict[str, Any]] = KINDS[arguments.kind]()
     print(json.dumps(rows, indent=1) if arguments.json else table(rows))
     return OK
+
+
+def _overview(names: dict[str, list[str]]) -> str:
+    parts = [textwrap.fill(", ".join(found), 100, initial_indent="  ", subsequent_indent="  ") for found in names.values()]
+    return "\n".join(f"{kind} (fsibench list {kind})\n{part}" for kind, part in zip(names, parts, strict=True))
 
 
 def methods() -> list[dict[str, Any]]:
     """From an index where that is known to be up to date: importing the methods means importing torch."""
     from fsibench.data.sources import cache
 
-    if importlib.metadata.entry_points(group="fsibench.methods"):
-        return _methods()
     place, key = cache.folder() / "methods.json", _state_of_the_code()
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # absent or damaged: made again
         index = json.loads(place.read_text(encoding="utf-8"))
@@ -55,14 +63,28 @@ def methods() -> list[dict[str, Any]]:
 
 
 def _state_of_the_code() -> str:
-    """A hash of every file that a row of the list can depend on."""
+    """A hash of every file that a row of the list can depend on: ours, and those of installed plugins."""
+    points = importlib.metadata.entry_points(group="fsibench.methods")
     digest = hashlib.sha256(fsibench.__version__.encode())
-    for package in ("fsibench.methods", "fsibench.blocks"):
-        spec = importlib.util.find_spec(package)
-        for folder in (spec.submodule_search_locations or ()) if spec else ():
-            for file in sorted(Path(folder).glob("*.py")):
-                digest.update(f"{file} ".encode() + file.read_bytes())
+    digest.update(repr(sorted((p.name, p.value, p.dist.version if p.dist else "") for p in points)).encode())
+    plugins = {point.value.partition(":")[0].partition(".")[0] for point in points}
+    for package in ("fsibench.methods", "fsibench.blocks", *sorted(plugins - {"fsibench"})):
+        for file in _files_of(package):
+            digest.update(f"{file} ".encode() + file.read_bytes())
     return digest.hexdigest()
+
+
+def _files_of(module: str) -> list[Path]:
+    """The source files of a module or package, without importing it."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        return []
+    if not spec.submodule_search_locations:
+        return [Path(spec.origin)] if spec.origin and spec.origin.endswith(".py") else []
+    return sorted(file for folder in spec.submodule_search_locations for file in Path(folder).rglob("*.py"))
 
 
 def _methods() -> list[dict[str, Any]]:
@@ -131,7 +153,7 @@ def metrics() -> list[dict[str, Any]]:
 
 
 # Shown in full with --json; too wide for a terminal.
-WIDE = {"options", "citation", "paper", "licence", "columns", "sha256"}
+WIDE = {"options", "citation", "paper", "licence", "columns", "sha256", "twins"}
 
 
 def table(rows: list[dict[str, Any]]) -> str:

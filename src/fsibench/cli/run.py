@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsibench.cli.exits import FAILED, INTERRUPTED, OK
+from fsibench.cli.rounds import rounds
 from fsibench.errors import Unreachable, UsageError, unknown
 from fsibench.harness.store import DEFAULT_STORE
 
@@ -17,12 +20,17 @@ if TYPE_CHECKING:
     from fsibench.harness.plan import Cell, Protocol
 
 
-TIME_LIMIT_HELP = "kill a cell after this (default: 3 budgets and 2 minutes; with --steps 10 minutes and 1 s per step)"
+# How much slower than alone a cell may run when its budget counts CPU seconds.
+BUSY = 20.0
+TIME_LIMIT_HELP = (
+    "kill a cell after this (default: 3 budgets and 2 minutes, 20 times that for a CPU clock; with --steps 10 minutes and 1 s per step)"
+)
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("run", help="run a protocol; the same command resumes an interrupted run")
     parser.add_argument("protocol", help="quick, uci, synthetic, smoke, ... or the path of a TOML file")
+    parser.add_argument("--lite", action="store_true", help="the protocol's short form: what it shows, in at most three minutes")
     parser.add_argument("--methods", metavar="A,B[opt=v]", help="entries instead of the protocol's")
     parser.add_argument("--datasets", metavar="A,B", help="data sets instead of the protocol's")
     parser.add_argument("--splits", metavar="N", help="5: the first five; 15-19: those; 3,7: those two")
@@ -36,6 +44,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="cells at a time (default: number of cores)")
     parser.add_argument("--shard", metavar="I/N", help="only part I of N of the plan, into a store of its own (docs/clusters.md)")
     parser.add_argument("--store", type=Path, metavar="PATH", help=f"default: {DEFAULT_STORE}")
+    parser.add_argument("--race", metavar="METRIC", help="after 5 splits, give further ones only to entries whose order in this metric is open")
+    parser.add_argument("--take-over", type=Path, action="append", default=[], metavar="STORE", help="first copy the cells of this store, packed or not, and run only what is missing")
     parser.add_argument("--keep", metavar="functions,predictives", help="store draws on a grid for every split of sets with one or two inputs, not only the first; predictives for `rescore`")
     parser.add_argument("--retry", metavar="STATUS", help="run finished cells again: failed, diverged, error, timeout, oom")
     parser.add_argument("--time-limit", metavar="60s", help=TIME_LIMIT_HELP)
@@ -43,6 +53,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--executor", choices=("local", "dask", "inline"), default="local", help="where cells run")
     parser.add_argument("--scheduler", metavar="tcp://...", help="a running Dask cluster (with --executor dask)")
     parser.add_argument("--mirror", type=Path, metavar="DIR", help="folder with data files by name")
+    parser.add_argument("--report", action=argparse.BooleanOptionalAction, help="write the report at the end (default: after 30 s)")
     parser.set_defaults(handler=_run)
 
 
@@ -52,14 +63,17 @@ def _run(arguments: argparse.Namespace) -> int:
     from fsibench.harness.runner import device_named
     from fsibench.harness.store import Store
 
-    workers = _workers(arguments.workers)
+    started, workers = time.monotonic(), _workers(arguments.workers)
     if arguments.mirror is not None:
         os.environ["FSIBENCH_MIRROR"] = str(arguments.mirror.resolve())
     protocol = _with_data(_protocol(arguments))
     device_named(protocol.device)
-    cells = _shard(arguments, make_plan(protocol))
-    executor = _executor(arguments, protocol, workers)
+    planned = make_plan(protocol)
+    cells = _shard(arguments, planned)
+    _executor(arguments, protocol, workers)  # refuses what it cannot do before anything is written
     with Store.create(arguments.store) as store:
+        for other in arguments.take_over:
+            print(f"{store.merge(other)} cells taken over from {other}", file=sys.stderr)
         todo = driver.pending(store, cells, _statuses_to_retry(arguments.retry))
         print(_announcement(protocol, len(cells), len(todo), arguments.store), file=sys.stderr)
         again = len(driver.without_artifacts(store, cells))
@@ -69,9 +83,14 @@ def _run(arguments: argparse.Namespace) -> int:
         for sentence in [*left_out(protocol), *_audit_line(cards)]:
             print(sentence, file=sys.stderr)
         machine = environment.describe() | {"data": cards}
-        run = store.begin_run(_command(), _as_json(protocol) | {"citations": _citations(protocol)}, machine)
-        progress = driver.Progress(todo, workers)
-        finished = driver.drive(store, run, todo, executor, progress, machine["calibration_seconds"])
+        told = {"citations": _citations(protocol), "cells_per_split": Counter(cell.split for cell in planned)}
+        run = store.begin_run(_command(), _as_json(protocol) | told, machine)
+        finished = True
+        for part in rounds(store, cells, todo, arguments.race):
+            executor, progress = _executor(arguments, protocol, workers), driver.Progress(part, workers)
+            finished = driver.drive(store, run, part, executor, progress, machine["calibration_seconds"])
+            if not finished:
+                break
         store.end_run(run, "finished" if finished else "interrupted")
         note = environment.speed_note(store.cells()["calibration_seconds"]) if finished else None
     if not finished:
@@ -79,10 +98,11 @@ def _run(arguments: argparse.Namespace) -> int:
         return INTERRUPTED
     if note is not None and protocol.seconds is not None:
         print(note, file=sys.stderr)
+    from fsibench.cli.report import line_after_run
     from fsibench.reports import terminal
 
     print(terminal.render(arguments.store))
-    print(f"\n{terminal.verdict(arguments.store)}\npages: fsibench report --store {arguments.store}")
+    print(f"\n{terminal.verdict(arguments.store)}\n{line_after_run(arguments.store, time.monotonic() - started, arguments.report)}")
     return FAILED if _any_failed(arguments.store, [cell.id for cell in cells]) else OK
 
 
@@ -114,7 +134,8 @@ def _protocol(arguments: argparse.Namespace) -> Protocol:
         "device": arguments.device,
         "keep": split_list(arguments.keep) if arguments.keep else None,
     }
-    return load_protocol(arguments.protocol, {key: value for key, value in changes.items() if value is not None})
+    given = {key: value for key, value in changes.items() if value is not None}
+    return load_protocol(arguments.protocol, given, arguments.lite)
 
 
 def _with_data(protocol: Protocol) -> Protocol:
@@ -143,7 +164,7 @@ def _cards(protocol: Protocol) -> dict[str, Any]:
     from fsibench import registry
     from fsibench.data.card import card
 
-    return {text: card(registry.dataset(text)) for text in protocol.datasets}
+    return {text: card(registry.dataset(text), quick=True) for text in protocol.datasets}
 
 
 def _citations(protocol: Protocol) -> dict[str, str]:
@@ -204,7 +225,10 @@ def _limits(arguments: argparse.Namespace, protocol: Protocol, workers: int) -> 
     from fsibench.executors.local import physical_memory_mb
     from fsibench.harness.plan import parse_budget
 
-    seconds = 600.0 + (protocol.steps or 0) if protocol.seconds is None else 3.0 * protocol.seconds + 120.0
+    longest = max([protocol.seconds or 0.0, *protocol.budgets.values()])
+    seconds = 600.0 + (protocol.steps or 0) if protocol.seconds is None else 3.0 * longest + 120.0
+    # The limit is on wall time. A budget in CPU seconds is for machines with other work, where it may take many times as long.
+    seconds *= BUSY if protocol.clock == "cpu" else 1.0
     if arguments.time_limit:
         seconds = parse_budget(arguments.time_limit)
     if arguments.memory_limit is not None and not arguments.memory_limit > 0:
@@ -215,7 +239,8 @@ def _limits(arguments: argparse.Namespace, protocol: Protocol, workers: int) -> 
 def _announcement(protocol: Protocol, total: int, todo: int, store: Path) -> str:
     kept = f" ({total - todo} already in {store})" if todo < total else ""
     exact = "" if protocol.steps else "; a time budget does not reproduce bit for bit, --steps does"
-    return f"{protocol.name}: {todo} cells to run{kept}, {protocol.budget} each{exact}"
+    own = "".join(f", {entry} {seconds:g}s" for entry, seconds in protocol.budgets.items())
+    return f"{protocol.name}: {todo} cells to run{kept}, {protocol.budget} each{own}{exact}"
 
 
 def _command() -> list[str]:

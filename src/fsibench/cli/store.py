@@ -1,4 +1,4 @@
-"""`fsibench store`: list, show, merge, clean and salvage result stores."""
+"""`fsibench store`: list, show, merge, pack, clean and salvage result stores."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from fsibench.cli.exits import OK
+from fsibench.errors import UsageError
 from fsibench.harness.store import DEFAULT_STORE, Store
 
 SHOWN = ("id", "entry", "dataset", "split", "seed", "budget", "status", "train_seconds", "peak_memory_mb", "message")
 
 
 def add_parser(commands: Any) -> None:
-    parser = commands.add_parser("store", help="list, show, merge, clean or salvage result stores")
+    parser = commands.add_parser("store", help="list, show, merge, pack, clean or salvage result stores")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _action(actions, "list", "one line per cell", _list)
     show = _action(actions, "show", "everything about one cell", _show)
     show.add_argument("cell", help="the id, or its beginning")
     merge = _action(actions, "merge", "take over the cells of other stores", _merge)
     merge.add_argument("others", nargs="+", type=Path, metavar="STORE")
+    pack = _action(actions, "pack", "a whole store as one small Parquet file, which `merge` and every report read", _pack)
+    pack.add_argument("--out", type=Path, required=True, metavar="FILE", help="ends in .parquet")
     _action(actions, "gc", "drop replaced cells and give space back; also brings an old format up to date", _collect)
     salvage = _action(actions, "salvage", "copy what is readable of a damaged store into a new one", _salvage)
     salvage.add_argument("--out", type=Path, required=True, metavar="PATH", help="the new store")
@@ -62,6 +65,15 @@ def _merge(arguments: argparse.Namespace) -> int:
         note = environment.speed_note(store.cells()["calibration_seconds"])
     if note is not None:
         print(note)
+    return OK
+
+
+def _pack(arguments: argparse.Namespace) -> int:
+    if arguments.out.suffix != ".parquet":
+        raise UsageError(f"cannot pack into {arguments.out.name!r}; the file must end in .parquet.")
+    with Store.read(arguments.store) as store:
+        count = store.pack(arguments.out)
+    print(f"{count} cells -> {arguments.out}, {arguments.out.stat().st_size / 1e6:.2f} MB")
     return OK
 
 

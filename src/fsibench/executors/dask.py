@@ -34,7 +34,7 @@ from fsibench.harness.plan import Cell
 
 # A block per worker computes and one waits: no worker is idle between two blocks, and little is lost with a worker.
 BLOCKS_AHEAD = 2
-# Cells that are shorter than this travel together until a block is about as long; and no more than so many.
+# Short cells are sent together, in blocks of about this many seconds and at most this many cells.
 BLOCK_SECONDS = 10.0
 MOST_CELLS_PER_BLOCK = 50
 # Dask gives a block up when this many workers died under it; the driver counts further attempts.
@@ -68,7 +68,7 @@ class DaskExecutor:
             raise self._lost_scheduler() from error
 
     def stop(self) -> None:
-        with contextlib.suppress(OSError, TimeoutError, CancelledError, RuntimeError):  # the scheduler has gone
+        with contextlib.suppress(OSError, TimeoutError, CancelledError, RuntimeError):  # the scheduler has ended
             self._client.cancel([future for future, _ in self._flying.values()], force=True)
         self._flying.clear()
         self._client.close(timeout=2)
@@ -148,7 +148,7 @@ def _connect(workers: int, scheduler: str | None) -> tuple[Any, Any]:
     except ImportError:
         raise UsageError("--executor dask needs Dask; install it with: pip install 'fsibench[dask]'.") from None
     dask.config.set({"distributed.scheduler.allowed-failures": DEATHS_PER_BLOCK})
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # a lost scheduler is told in our own sentence
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # a lost scheduler is reported by our own message
     if scheduler is None:
         cluster = distributed.LocalCluster(
             n_workers=workers, threads_per_worker=1, resources={"slot": 1}, dashboard_address=None

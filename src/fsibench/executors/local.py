@@ -1,9 +1,10 @@
 """Cells on this machine, some at a time, each in a process of its own; `fsibench.executors.worker` is the other side.
 
-The driver gives each slot a supervisor, made by a warm server, and each cell a pipe. It reads pipes and channels
-without blocking, checks every message, and enforces the limits: a cell over its time or its resident memory is ended
-with everything it started, and the reason becomes its status. Whatever dies or talks nonsense is replaced: a server or
-a supervisor by a new one, and the cell that it ran is `lost`, so it is tried again. Ctrl-C reaches the driver only.
+The driver gives each slot a supervisor, forked from a server that has imported everything, and each cell a pipe. It
+reads pipes and channels without blocking, checks every message, and enforces the limits: a cell that exceeds its time
+or memory limit is killed with everything it started, and the reason becomes its status. A server or supervisor that
+dies or sends an invalid message is replaced. The cell that it ran gets the status `lost` and is tried again. Ctrl-C
+reaches the driver only.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ from fsibench.harness.plan import Cell
 
 # How often the driver looks at time and memory of running cells, in seconds.
 WATCH_EVERY = 0.1
-# A server that has made no supervisor after so long, or a supervisor that has not ended its cell, is given up.
+# Seconds after which a server that has made no supervisor, or a supervisor that has not ended its cell, is abandoned.
 START_LIMIT = 300.0
 STOP_LIMIT = 10.0
 
 
 @dataclass
 class _Job:
-    """A cell on its way: given to a supervisor, begun, perhaps stopped, ended."""
+    """The state of one cell: given to a supervisor, begun, perhaps stopped, ended."""
 
     cell: Cell
     reports: int
     frames: Frames = field(default_factory=Frames)
     given: float = field(default_factory=time.monotonic)
     begun: float | None = None
-    finished: Finished | None = None  # what the cell says
-    verdict: Finished | None = None  # what the driver says: over a limit
+    finished: Finished | None = None  # the end as the cell reports it
+    verdict: Finished | None = None  # the end as the driver decides it: a limit was exceeded
     stopped: float | None = None
-    closed: bool = False  # nobody can report any more
+    closed: bool = False  # the pipe is closed at the other end
 
     def read(self, everything: bool = False) -> Iterator[Event]:
-        """What the cell has reported since the last look; `MalformedMessage` when it is no report of this cell."""
+        """Reports that arrived since the last call; `MalformedMessage` for anything that is not a report of this cell."""
         while data := self._data():
             for frame in self.frames.feed(data):
                 sender, report = decode(frame)
@@ -72,16 +73,16 @@ class _Job:
         return data
 
     def end(self, code: int, printed: str) -> Finished:
-        """How it ended, all considered; what a failed cell printed becomes part of its traceback."""
-        report = self.verdict or self.finished or _unsaid(code)
+        """How the cell ended; the output of a failed cell becomes part of its traceback."""
+        report = self.verdict or self.finished or _end_without_report(code)
         if report.status == "ok" or not printed.strip():
             return report
         text = f"{report.traceback or ''}\n--- printed by the cell ---\n{printed.strip()}".strip()
         return dataclasses.replace(report, traceback=text)
 
 
-def _unsaid(code: int) -> Finished:
-    """The end of a cell that did not say how it ended."""
+def _end_without_report(code: int) -> Finished:
+    """The end of a cell that exited without a closing report."""
     if code < 0:
         return lost(f"signal {-code}")
     return Finished("error", f"the method ended its process with exit code {code} before the cell was finished")
@@ -89,7 +90,7 @@ def _unsaid(code: int) -> Finished:
 
 @dataclass
 class _Slot:
-    """A place for one cell at a time, with the supervisor that runs it once that has said who it is."""
+    """A place for one cell at a time; `supervisor` is the process that runs it, once it has sent its process id."""
 
     number: int
     channel: Channel
@@ -112,7 +113,7 @@ class LocalExecutor:
             self._assign(queue)
             for key, _ in self._selector.select(WATCH_EVERY):
                 slot: _Slot = key.data
-                if self._slots.get(slot.number) is slot:  # not given up meanwhile
+                if self._slots.get(slot.number) is slot:  # not abandoned since `select` returned
                     yield from self._guarded(slot, queue, key.fileobj is slot.channel)
             if time.monotonic() - self._watched > WATCH_EVERY:
                 self._watched = time.monotonic()
@@ -121,7 +122,7 @@ class LocalExecutor:
             yield None
 
     def stop(self) -> None:
-        """End every cell, its supervisor and what it started; the warm server stays for the next run of this process."""
+        """Kill all cells, their supervisors and what they started; the server stays for the next run of this process."""
         for slot in self._slots.values():
             with contextlib.suppress(OSError):  # closed from the other end
                 slot.channel.socket.shutdown(socket.SHUT_WR)
@@ -149,7 +150,7 @@ class LocalExecutor:
         os.set_blocking(reports, False)
         slot.job = _Job(cell, reports)
         self._selector.register(reports, selectors.EVENT_READ, slot)
-        with contextlib.suppress(OSError):  # the supervisor has gone: its channel will say so
+        with contextlib.suppress(OSError):  # the supervisor is dead: the next read of its channel reports it
             slot.channel.send({"run": cell_to_json(cell), "slot": slot.number}, (sender,))
         os.close(sender)
 
@@ -161,12 +162,12 @@ class LocalExecutor:
     # Messages come in ------------------------------------------------------------------------------------------------
 
     def _guarded(self, slot: _Slot, queue: deque[Cell], from_supervisor: bool) -> Iterator[Event]:
-        """What a slot has to say; whatever cannot be read costs the slot and loses its cell."""
+        """Messages of one slot; an invalid or missing one abandons the slot and marks its cell as lost."""
         try:
             if from_supervisor:
                 for message in slot.channel.receive():
                     yield from self._hear(slot, message)
-            elif slot.job is not None and slot.job.begun is not None:  # else the word that it began comes next
+            elif slot.job is not None and slot.job.begun is not None:  # else its `began` message comes first
                 yield from slot.job.read()
                 if slot.job.closed:
                     self._ignore(slot.job)
@@ -181,19 +182,19 @@ class LocalExecutor:
             slot.supervisor = message["supervisor"]
             server.live_server().proven = True
         elif job is None or message["cell"] != job.cell.id:
-            raise MalformedMessage("a supervisor speaks of another cell")
+            raise MalformedMessage("a supervisor sent a message about another cell")
         elif "began" in message:
             job.begun = time.monotonic()
             yield Event(job.cell, Started())
         elif "ended" in message:
             yield from job.read(everything=True)
             if job.frames.unfinished and job.verdict is None and message["ended"] >= 0:
-                raise MalformedMessage("half a report was left when the cell ended")
+                raise MalformedMessage("the last report of the cell is incomplete")
             self._forget_job(slot)
             yield Event(job.cell, job.end(message["ended"], message["printed"]))
 
     def _lose(self, slot: _Slot, how: str, queue: deque[Cell]) -> Iterator[Event]:
-        """Give a slot up; its cell is lost, or goes back to the queue when it had not begun."""
+        """Abandon a slot; its cell is marked as lost, or goes back to the queue if it had not begun."""
         job = slot.job
         self._give_up(slot)
         self._end_orphans()
@@ -217,7 +218,7 @@ class LocalExecutor:
             slot.job = None
 
     def _ignore(self, job: _Job) -> None:
-        """Listen to a pipe no more; one that is closed at the other end would always seem to have something."""
+        """Stop waiting for a pipe: one that is closed at the other end is always readable."""
         if job.reports in self._selector.get_map():
             self._selector.unregister(job.reports)
 
@@ -236,7 +237,7 @@ class LocalExecutor:
                 yield from self._lose(slot, "it could not be stopped", queue)
         elif verdict := self._over_a_limit(slot.supervisor, now - job.begun):
             job.verdict, job.stopped = verdict, now
-            with contextlib.suppress(OSError):  # its end is on the way
+            with contextlib.suppress(OSError):  # it ended meanwhile
                 slot.channel.send({"stop": job.cell.id})
 
     def _over_a_limit(self, supervisor: int, seconds: float) -> Finished | None:
@@ -255,7 +256,7 @@ class LocalExecutor:
 
 
 def _await_end(channel: Channel) -> None:
-    """Read until the other end closes, which a supervisor does when everything below it has ended."""
+    """Read until the supervisor closes its end, which it does after all its descendants have ended."""
     channel.socket.settimeout(STOP_LIMIT)
     with contextlib.suppress(EOFError, OSError, MalformedMessage):
         while True:

@@ -18,7 +18,7 @@ from fsibench.harness import processes
 
 # One thread each: two threads on tiny tensors are slower than one, and far slower on a busy machine.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-# Servers that end before they made a supervisor: a killed one is an accident, this many are a reason to give up.
+# After this many servers in a row have ended without making a supervisor, the run stops with an error.
 MOST_FAILED_STARTS = 3
 # In the environment of all our processes and, as a rule, of what methods start: the identity of the driver. It finds
 # those whose parents were killed.
@@ -57,7 +57,7 @@ class Server:
         """A channel to a new supervisor, which works in this process's folder and environment."""
         ours, theirs = socket.socketpair()
         channel = Channel(ours)
-        with theirs, contextlib.suppress(OSError):  # the server has gone: the closed channel will say so
+        with theirs, contextlib.suppress(OSError):  # the server is dead: the next read of the channel reports it
             socket.send_fds(self._control, [b"s"], [theirs.fileno()])
             channel.send({"folder": os.getcwd(), "environment": {**os.environ, **ONE_THREAD}})
         return channel
@@ -117,7 +117,7 @@ def end_orphans(spared: set[int]) -> None:
 
 
 def end_strays() -> None:
-    """End what belongs to drivers that are no more: driver, server and supervisor can be killed in one instant."""
+    """Kill processes that belong to drivers that have ended: driver, server and supervisor can be killed at once."""
     here = processes.identity(os.getpid()).partition("/")[0]
     for process, driver in processes.carrying(FAMILY).items():
         namespace, _, rest = driver.partition("/")

@@ -1,13 +1,13 @@
-"""The processes on the other side of the local executor: a warm server, a supervisor per slot, a process per cell.
+"""The processes that the local executor starts: one server, a supervisor per slot, a process per cell.
 
     driver ── server ── supervisor ── cell ── whatever the method starts
 
 `serve` imports torch and all methods once and forks supervisors. A supervisor forks one cell after the other, each a
 fraction of a second away from running. It adopts what a cell leaves behind, so that when the cell ends, everything it
-started ends too, in whatever session. When its channel closes, the driver has gone: it ends its cell and itself.
+started ends too, in whatever session. When its channel closes, the driver has ended: it kills its cell and exits.
 
-Three things leave a cell: reports, as frames on a pipe that only it and the driver know; what it prints, to its
-supervisor, which keeps the end of it; and its exit code. A cell is never unpickled and never believed without a check.
+A cell has three outputs: reports, as frames on a pipe to the driver; printed text, of which the supervisor keeps the
+end; and its exit code. Nothing that comes from a cell is unpickled, and every report is checked.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from typing import Any, NoReturn
 
 from fsibench.executors.cores import Core, claim_core
 from fsibench.executors.wire import READ_BYTES, Channel, cell_from_json, pack
-from fsibench.harness import processes
+from fsibench.harness import identity, processes
 from fsibench.harness.events import Finished, Report, encode
 
 # What a cell printed is kept for failures only, and only its end.
 OUTPUT_TAIL = 4000
-# How long the server waits for supervisors to notice that the driver has gone, in seconds.
+# Seconds that the server waits for supervisors to exit after the driver has ended.
 PATIENCE = 10.0
 
 # What `ps` and `top` call them.
@@ -148,13 +148,13 @@ def supervise(channel: Channel) -> None:
     processes.adopt_orphans()
     alarm = _wake_on_child()
     core: Core | None = None
-    with contextlib.suppress(EOFError, OSError):  # the driver has gone
+    with contextlib.suppress(EOFError, OSError):  # the driver has ended
         channel.send({"supervisor": os.getpid()})
         while True:
             for message in channel.receive():
                 if "folder" in message:
                     _settle(message["folder"], message["environment"])
-                elif "run" in message:  # anything else concerns a cell that has ended meanwhile
+                elif "run" in message:  # other messages concern a cell that has already ended
                     core = core or claim_core(message["slot"])
                     job = _fork_cell(message["run"], channel, core)
                     channel.send({"cell": job.id, "began": job.process})
@@ -165,7 +165,7 @@ def supervise(channel: Channel) -> None:
 
 def _settle(folder: str, environment: dict[str, str]) -> None:
     """Take over the driver's working folder and environment: the server may be older than the run."""
-    with contextlib.suppress(OSError):  # removed meanwhile: relative paths cannot mean anything
+    with contextlib.suppress(OSError):  # the folder was removed
         os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -191,6 +191,8 @@ def _until_it_ends(job: _Job, channel: Channel, alarm: int) -> int:
 
 def _fork_cell(text: str, channel: Channel, core: Core | None) -> _Job:
     cell = cell_from_json(text)
+    if cell.file is not None:
+        identity.read_ahead(Path(cell.file.rpartition(":")[0]))
     reports = channel.descriptors.pop()
     output, printer = os.pipe()
     os.set_blocking(output, False)
@@ -234,7 +236,7 @@ def _become_cell(supervisor: int, printer: int, core: Core | None) -> None:
 
 
 def _report_all(cell: Any, reports: int) -> NoReturn:
-    """Run the cell and send what it reports, its end included, whatever a method raises."""
+    """Run the cell and send its reports, including its end, for any exception of the method."""
     process = os.getpid()
 
     def emit(report: Report) -> None:

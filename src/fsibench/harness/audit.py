@@ -150,7 +150,7 @@ def _truth(dataset: str, scheme: str, split: int) -> dict[str, tuple[float, floa
     rows = known.split(scheme, split)
     loc, scale = (torch.from_numpy(part).double() for part in known.oracle(rows.test_x))
     y = torch.from_numpy(rows.test_y).double()
-    # A density with vanishing noise is unbounded there; nobody can profit from points that nobody can know.
+    # Where the noise vanishes the density is unbounded, so the scale has a lower bound here.
     predictive = Predictive(loc, scale.clamp_min(0.05 * float(y.std())))
     squares, ll, crps = (predictive.mean - y).square(), predictive.log_prob(y), predictive.crps(y)
 

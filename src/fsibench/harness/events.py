@@ -3,7 +3,7 @@
     Started      a worker took the cell
     Loaded       the data are there: how many rows and inputs
     Evaluation   one look at a posterior: scores at a step
-    Artifact     a named payload that was asked for with --keep
+    Artifact     a named payload: the rows predicted worst, and what was asked for with --keep
     Finished     how it ended; always the last one
 
 `encode` and `decode` are the only place that knows the wire format. Every message carries the id of its cell, so that

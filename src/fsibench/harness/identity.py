@@ -4,6 +4,7 @@ The code that matters for a cell is
   * the method's own file,
   * what it imports, directly or not, of `fsibench.blocks`, of `fsibench.methods`, of its own package, and of code that
     lies neither in the standard library nor among the installed packages (a `helper.py` beside the method),
+  * the module of a prior from another package (entry point `fsibench.priors`) that an option names,
   * `CORE_MODULES`: what turns a fit into scores.
 Imports are read from the source: absolute and relative ones, wherever they stand, and `import_module("name")`. Where a
 package computes the names that it imports, all its files count; a single file must write them out.
@@ -13,10 +14,13 @@ Each file counts as its syntax tree without docstrings, so a comment, a docstrin
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
+import re
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -32,7 +36,9 @@ if TYPE_CHECKING:
 CORE_MODULES = (
     "fsibench.contract",
     "fsibench.predictive",
+    "fsibench.predictive.grid",
     "fsibench.predictive.mixture",
+    "fsibench.predictive.spread",
     "fsibench.predictive.student_t",
     "fsibench.predictive.values",
     "fsibench.metrics",
@@ -68,9 +74,27 @@ def code_version(module_name: str) -> str:
 
 
 def version_of(method: Method) -> str:
-    """Hash of the code that matters for an entry, that of methods that it runs included."""
+    """Hash of the code that matters for an entry, that of methods that it runs and of foreign priors included."""
     versions = [code_version(part.__module__) for part in method.parts()]
+    versions += [code_version(module) for module in _foreign_priors(method)]
     return versions[0] if len(versions) == 1 else digest({"parts": versions})
+
+
+def _foreign_priors(method: Method) -> list[str]:
+    """Modules of priors from other packages that the options of an entry name, also inside a nested entry."""
+    texts = [value for value in vars(method).values() if isinstance(value, str)]
+    return sorted({
+        module
+        for name, module in _prior_modules()
+        if any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) for text in texts)
+    })
+
+
+@functools.cache
+def _prior_modules() -> tuple[tuple[str, str], ...]:
+    """(name, module) of each entry point in the group `fsibench.priors`; reading the entry points takes milliseconds."""
+    points = importlib.metadata.entry_points(group="fsibench.priors")
+    return tuple((point.name, point.value.partition(":")[0].strip()) for point in points)
 
 
 def relevant_files(module_name: str) -> dict[str, Path]:
@@ -166,6 +190,12 @@ def _parsed(path: Path) -> _Parsed:
     return _parse(path, status.st_mtime_ns, status.st_size)
 
 
+def read_ahead(path: Path) -> None:
+    """Parse a file, without running it, for processes that are forked from this one and will ask for its hash."""
+    with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the cell says what is wrong
+        _parsed(path)
+
+
 @functools.cache
 def _parse(path: Path, _changed: int, _size: int) -> _Parsed:
     """Kept for as long as the file is unchanged: a cell checks its version in well under a millisecond."""
@@ -197,7 +227,19 @@ def _syntax_hash(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             _strip_docstring(node)
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    return hashlib.sha256(repr(_plain(tree)).encode()).hexdigest()
+
+
+def _plain(node: Any) -> Any:
+    """A syntax tree as nested tuples, without the empty fields that one version of Python has and another has not."""
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    if not isinstance(node, ast.AST):
+        return node
+    if isinstance(node, ast.Constant):
+        return ("Constant", type(node.value).__name__, repr(node.value))
+    fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
+    return (type(node).__name__, *((name, _plain(value)) for name, value in fields))
 
 
 def _strip_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:

@@ -12,7 +12,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +46,7 @@ class Protocol:
     seeds: tuple[int, ...] = (0,)
     seconds: float | None = None
     steps: int | None = None
+    budgets: Mapping[str, float] = field(default_factory=dict)  # entry -> seconds of its own, which reports state
     clock: Literal["wall", "cpu"] = "wall"
     device: str = "cpu"
     per_decade: int = 4
@@ -58,6 +59,8 @@ class Protocol:
             raise UsageError(f"protocol {self.name!r} needs either a budget in seconds or a number of steps.")
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise UsageError(f"a budget must be positive; got {self.seconds:g} s.")
+        if self.budgets and self.seconds is None:
+            raise UsageError(f"protocol {self.name!r} counts steps; budgets of single entries are for a budget in seconds.")
         if self.steps is not None and self.steps < 1:
             raise UsageError(f"steps must be at least 1; got {self.steps}.")
         for number in (self.steps or 0, *self.seeds):
@@ -128,17 +131,26 @@ def parse_budget(text: str) -> float:
     return seconds
 
 
-def load_protocol(name_or_path: str, changes: Mapping[str, Any]) -> Protocol:
-    """A built-in protocol by name or a TOML file by path, with command-line changes on top."""
+def load_protocol(name_or_path: str, changes: Mapping[str, Any], lite: bool = False) -> Protocol:
+    """A built-in protocol by name or a TOML file by path, in its short form if asked for, with command-line changes on top."""
     files = registry.protocol_files()
     path = files.get(name_or_path, Path(name_or_path))
     if name_or_path not in files and path.suffix != ".toml":
         raise unknown("protocol", name_or_path, files)
     content = _read_toml(path)
     _refuse_code(path, content)
+    short = content.pop("lite", None)
+    if lite and not isinstance(short, dict):
+        raise UsageError(f"the protocol {path.stem!r} has no short form: it lacks the table [lite].")
+    if lite:
+        _refuse_code(path, short)
+        if "budget" in short or "steps" in short:
+            content = {key: value for key, value in content.items() if key not in ("budget", "budgets", "steps")}
+        content |= short
     content |= changes
     if "seconds" in changes or "steps" in changes:  # a budget on the command line replaces either kind in the file
         content.pop("budget", None)
+        content.pop("budgets", None)
         content.pop("steps" if "seconds" in changes else "seconds", None)
     return _protocol(path, content)
 
@@ -155,7 +167,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _refuse_code(path: Path, content: dict[str, Any]) -> None:
-    """A protocol may come from anywhere, so it may not name files to execute; whoever runs it may, with --methods."""
+    """A protocol may come from anywhere, so it may not name files to execute; the user may, with --methods."""
     for key in ("methods", "datasets"):
         for entry in _sequence(path, key, content.get(key, []), str):
             if ".py:" in entry:
@@ -175,8 +187,10 @@ def _protocol(path: Path, content: dict[str, Any]) -> Protocol:
     for key, value in content.items():
         if key in _LISTS:
             content[key] = _sequence(path, key, value, _LISTS[key])
+        elif key == "budgets":
+            content[key] = _own_budgets(path, value)
         elif key not in _VALUES:
-            raise unknown(f"key in {path}", key, _LISTS.keys() | _VALUES.keys() - {"seconds"})
+            raise unknown(f"key in {path}", key, _LISTS.keys() | _VALUES.keys() | {"budgets"} - {"seconds"})
         elif type(value) not in _VALUES[key]:
             kinds = " or ".join(f"a {_NAMES[kind]}" for kind in _VALUES[key])
             raise UsageError(f"{path}: {key} must be {kinds}; got {value!r}.")
@@ -190,6 +204,14 @@ def _protocol(path: Path, content: dict[str, Any]) -> Protocol:
     return Protocol(name=path.stem, **content)
 
 
+def _own_budgets(path: Path, value: Any) -> dict[str, float]:
+    if not isinstance(value, dict) or not all(isinstance(budget, str) for budget in value.values()):
+        raise UsageError(f'{path}: budgets must be a table of entries, such as {{ hmc = "120s" }}; got {value!r}.')
+    # A name without options is its own label; other spellings need the method's class, and with it torch.
+    labels = {entry: registry.entry(entry).label if "[" in entry else entry for entry in value}
+    return {labels[entry]: parse_budget(budget) for entry, budget in value.items()}
+
+
 def _sequence(path: Path, key: str, value: Any, item: type) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple) or not all(type(element) is item for element in value):
         raise UsageError(f"{path}: {key} must be a list, each a {_NAMES[item]}; got {value!r}.")
@@ -201,6 +223,8 @@ def make_plan(protocol: Protocol) -> list[Cell]:
 
     Ordered by split, then data set, then entry: an interrupted run has finished comparisons, not half of each.
     """
+    for entry in protocol.budgets:
+        registry.entry(entry)  # refuses a misspelt name
     sets = _datasets(protocol)
     fingerprints = {text: data.fingerprint() for text, data in sets.items()}
     fitting = {text: [entry for entry in _entries(protocol) if _fits(protocol, entry, sets[text])] for text in sets}
@@ -313,7 +337,7 @@ def _cell(
         "scheme": protocol.scheme,
         "split": split,
         "seed": seed,
-        "seconds": protocol.seconds,
+        "seconds": protocol.budgets.get(entry.label, protocol.seconds),
         "steps": protocol.steps,
         "clock": protocol.clock if protocol.seconds is not None else "wall",
         "device": protocol.device,

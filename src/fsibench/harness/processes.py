@@ -71,7 +71,7 @@ def family_cpu_seconds() -> float:
 
 def _cpu_seconds(process: int) -> float:
     """CPU seconds of a process and of the children it has waited for."""
-    fields = _statistics(process)  # of one that is gone meanwhile, whoever waited for it has the time
+    fields = _statistics(process)  # empty if the process has ended; its parent then has counted its time
     return sum(map(int, fields[_OWN_TICKS] + fields[_REAPED_TICKS])) / TICKS_PER_SECOND
 
 
@@ -136,7 +136,7 @@ def kill(processes: Iterable[int]) -> None:
 def end_descendants(spared: Iterable[int] = (), seconds: float = 10.0) -> None:
     """Kill and reap everything below this process but the spared children and what is below them.
 
-    For a process that adopts orphans: whoever escapes a round by starting another process is found in the next.
+    For a process that adopts orphans: a process that is started during one round is found in the next.
     """
     spared = set(spared)
     deadline = time.monotonic() + seconds

@@ -7,6 +7,7 @@ evaluations changes neither the training path nor the scores at a step.
 
 from __future__ import annotations
 
+import functools
 import math
 import resource
 import sys
@@ -24,12 +25,13 @@ from fsibench import options, registry
 from fsibench.contract import Data, Meter, Method, Posterior
 from fsibench.data import Dataset, Prepared, Standardiser, prepare
 from fsibench.errors import Diverged, Mismatch, UsageError
-from fsibench.harness import identity, panels, predictives, processes
+from fsibench.harness import hardest, identity, panels, predictives, processes
 from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded, Report
 from fsibench.harness.plan import Cell
 from fsibench.harness.schedule import Schedule, rows_for_looks
 from fsibench.metrics import Prediction, score
 from fsibench.predictive import Predictive, concatenate
+from fsibench.references import Reference
 from fsibench.scoring import MOST_ROWS, NUM_JOINT_DRAWS, pit_counts
 
 # Test rows per call of `predict`: 500 components x 1000 rows x 50 hidden units are 100 MB in float32.
@@ -84,7 +86,7 @@ class FamilyClock:
 
 
 def run_cell(cell: Cell, emit: Emit) -> None:
-    """Run one cell to its end; whatever happens is reported, nothing is raised but interrupts."""
+    """Run one cell to its end. Every outcome is reported; only interrupts are raised."""
     started = time.perf_counter()
     run = _Run(cell, emit)
     status, message, trace = "ok", None, None
@@ -116,7 +118,9 @@ class _Run:
         self.paused_cpu = self.one_row_seconds = 0.0
         self.predicted_rows = 0
         self.looked = (0, False)  # step of the latest look, and whether it was the last
+        self.seen: Prediction | None = None  # what the latest look saw, where it saw every test row
         self.inducing: list[dict[str, Any]] = []
+        self.reference: Reference | None = None
 
     def go(self) -> None:
         cell = self.cell
@@ -128,6 +132,7 @@ class _Run:
             # Loaded anew for every cell: nothing that a method does to its rows reaches another one.
             prepared = prepare(dataset, cell.scheme, cell.split)
             train = Data(self._tensor(prepared.train_x), self._tensor(prepared.train_y))
+            self.reference = dataset.reference()
             self.emit(_loaded(prepared))
         last = self._pull(method, train, _Test.of(cell, prepared, self.device))
         if self.keeps_functions(prepared):
@@ -163,8 +168,9 @@ class _Run:
                 meter.stop()
             if not meter.steps_done:
                 raise UsageError(f"{self.cell.entry} ended without a posterior; `fit` must yield at least once.")
-            # A look is repeated where the fit turned out to be at its end: the last one is complete.
+            # A look is repeated where the fit turned out to be at its end: the last one has all metrics and all rows.
             if self.looked != (meter.steps_done, not training):
+                self.seen = self.seen if self.looked[0] == meter.steps_done else None
                 before = self.evaluate.wall
                 self._look(_checked(posterior, self.cell.entry), test if training else test.complete(), not training)
                 self.looked = (meter.steps_done, not training)
@@ -179,11 +185,8 @@ class _Run:
         with self.evaluate, torch.no_grad():
             if last:
                 self.one_row_seconds = self._cost_of_one_row(posterior, test.x[:1])
-            with self.predict:
-                predictive = self._predict(posterior, test.x)
-            predictive = predictive.double().rescale(standard.y_scale, standard.y_mean)
-            require_distribution(predictive)
-            prediction = Prediction(predictive, test.y.double(), lambda: self._functions(posterior, test.x, standard))
+            prediction = self.seen or self._prediction(posterior, test)
+            self.seen = prediction if test.is_complete else None
             self.emit(
                 Evaluation(
                     step=self.meter.steps_done,
@@ -192,17 +195,28 @@ class _Run:
                     wall_seconds=self.train.wall,
                     cpu_seconds=self.train.cpu,
                     scores=score(prediction, last),
-                    pit=pit_counts(predictive, prediction.y),
+                    pit=pit_counts(prediction.pit),
                     trace=scalar_trace(posterior),
                 )
             )
+            if last:
+                self.emit(Artifact("hardest", hardest.payload(prediction, test.prepared)))
             if last and "predictives" in self.cell.keep:
-                kept = predictives.payload(predictive, prediction.y, standard.y_scale, standard.y_mean)
+                kept = predictives.payload(prediction.predictive, prediction.y, standard.y_scale, standard.y_mean)
                 self.emit(Artifact("predictives", kept))
             if self.keeps_functions(test.prepared):
                 z = panels.inducing_inputs(posterior, standard)
                 self.inducing += [] if z is None else [{"train_seconds": self.meter.elapsed, "z": z}]
         self.paused_cpu += max(0.0, _cpu_of_others() - others)
+
+    def _prediction(self, posterior: Posterior, test: _Test) -> Prediction:
+        standard = test.prepared.standardiser
+        with self.predict:
+            predictive = self._predict(posterior, test.x)
+        predictive = predictive.double().rescale(standard.y_scale, standard.y_mean)
+        require_distribution(predictive)
+        draws = functools.partial(self._functions, posterior, test.x, standard)
+        return Prediction(predictive, test.y.double(), draws, self.reference)
 
     def _predict(self, posterior: Posterior, x: Tensor) -> Predictive:
         assert self.meter is not None
@@ -259,7 +273,7 @@ class _Run:
         }
 
     def flags(self) -> list[str]:
-        """What makes the clock of an entry doubtful: work that it does while nobody counts."""
+        """Reasons to doubt the times of an entry: work that it does while the clock is stopped."""
         found = []
         if self.paused_cpu > max(PAUSED_SECONDS, PAUSED_SHARE * self.evaluate.wall) and torch.get_num_threads() == 1:
             found.append("works_while_paused")

@@ -1,9 +1,9 @@
 """When a running cell is looked at, and on how many test rows.
 
-Looks are at shared log-spaced instants of training. They are off the clock and still cost somebody's time, so looks
+Looks are at shared log-spaced instants of training. They are off the clock but still cost time, so looks
 before the end use at most `ROWS_PER_LOOK` test rows, the same ones for every entry, and in a time budget a look that
 would bring their cost above `LOOK_SHARE` of it is left out. Two looks are always taken and can exceed that share: the
-first, whose cost nobody knows beforehand, and the last, on every row. In a step budget none is left out, so that
+first, whose cost is not known beforehand, and the last, on every row. In a step budget no look is skipped, so that
 equal seeds give equal rows. Each look says how many rows it used.
 """
 
@@ -20,7 +20,7 @@ from fsibench.harness.identity import derive_seed
 # First evaluation instant in training seconds; further ones follow at equal ratios, shared by all entries.
 FIRST_INSTANT = 0.1
 LOOK_SHARE = 0.1
-ROWS_PER_LOOK = 2000
+ROWS_PER_LOOK = 1000
 
 
 class Schedule:
@@ -50,7 +50,7 @@ class Schedule:
         self._spent += seconds
 
     def _affordable(self) -> bool:
-        """Every instant brings an equal part of the share; the first look, whose cost nobody knows, is always taken."""
+        """Each instant adds an equal part of the share; the first look, whose cost is unknown, is always taken."""
         if self._meter.seconds is None:
             return True
         num_instants = 1 + int(self._per_decade * math.log10(max(self._meter.seconds / self._first, 1.0)))

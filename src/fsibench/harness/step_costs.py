@@ -33,7 +33,7 @@ LIMITS: Mapping[str, float] = {
     "vip_collapsed[batch_size=100]": 30.0,
     "fbnn[preset=sip_paper]": 14.0,
     "fvi[prior_steps=20]": 5.0,
-    "hmc[hidden_layers=2,num_leapfrog=1,step_size=0.005,start_steps=0]": 12.0,
+    "hmc[hidden_layers=2,hierarchical=true,num_leapfrog=1,num_chains=8,step_size=0.005]": 12.0,
     "ensemble": 3.0,  # ten members
     "dropout": 3.0,  # four rates
     "laplace": 3.0,

@@ -1,12 +1,12 @@
 """Runs one cell again in a process of its own, under watch: what it reports, and what its code does that it should not.
 
 While the method's code is on the stack, the watch notes
-  * its own calls into the data sets, the registry or the harness: whoever fits needs none of them;
+  * its own calls into the data sets, the registry or the harness: a fit needs none of them;
   * files of data sets that are opened, processes and threads that are started, places on the network;
   * looks at the interpreter's frames and objects, where the test rows lie.
 Afterwards it notes functions of the harness that were replaced.
 
-A watch in the same process is a net for mistakes and lazy cheats. Code that knows it can work around it.
+A watch in the same process finds mistakes and simple cheats. Code that expects it can work around it.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _run(cell: Cell, sender: Connection) -> None:
 
 
 def _leave_the_terminal() -> None:
-    """What a method prints is nobody's business here, and Ctrl-C is the auditor's."""
+    """Discard what a method prints, and leave Ctrl-C to the process that runs the audit."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

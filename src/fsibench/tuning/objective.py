@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 METRICS = ("ll", "crps")
-# A fit that fails, or is this much worse than `constant`, counts as that: one bad table must not drown nine good ones.
+# A fit that fails, or is this much worse than `constant`, counts as that, so that one table cannot decide the mean of ten.
 FLOOR = -1.0
 
 

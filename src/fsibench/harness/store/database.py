@@ -19,7 +19,7 @@ import filelock
 
 from fsibench.errors import StoreError
 from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded
-from fsibench.harness.store import merging, schema
+from fsibench.harness.store import merging, packing, schema
 from fsibench.metrics import RESERVED_KEYS, known
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = Path("results/fsibench.sqlite")
 COMMIT_EVERY = 0.2
+ROWS_AT_A_TIME = 10_000
 # What the end of a cell may set. The names come from a cell's process, so nothing else is let in.
 MEASURED = (
     *("train_seconds", "wall_seconds", "cpu_seconds", "total_seconds", "setup_seconds", "setup_cpu_seconds"),
@@ -84,6 +85,8 @@ class Store:
     @classmethod
     def create(cls, path: Path) -> Store:
         """Open for writing, making the file if need be. One driver at a time: a second one is refused."""
+        if packing.is_packed(path):
+            raise StoreError(f"{path} is a packed store, which is only read: give another --store and --take-over {path}.")
         try:
             real = path.resolve()  # a link to a store is the same store, with the same lock
             real.parent.mkdir(parents=True, exist_ok=True)
@@ -104,9 +107,11 @@ class Store:
 
     @classmethod
     def read(cls, path: Path) -> Store:
-        """Open for reading only; also while a driver is writing."""
+        """Open for reading only; also while a driver is writing. A packed store is read into memory."""
         if not path.is_file():
             raise StoreError(f"there is no store at {path}; `fsibench run` makes one, --store names another.")
+        if packing.is_packed(path):
+            return cls(path, packing.unpacked(path), None)
         return cls(path, schema.connect_for_reading(path), None)
 
     def __enter__(self) -> Self:
@@ -147,7 +152,7 @@ class Store:
         self.commit()
 
     def start_cell(self, run: int, cell: Mapping[str, Any]) -> None:
-        """Mark a cell as running; whatever an earlier attempt measured is replaced."""
+        """Mark a cell as running; the results of an earlier attempt are deleted."""
         row = {**cell, "run": run, "status": "running", "started": now()}
         previous = self._connection.execute("SELECT attempts FROM cells WHERE id = ?", (row["id"],)).fetchone()
         row["attempts"] = 1 if previous is None else previous[0] + 1
@@ -216,16 +221,23 @@ class Store:
 
         cursor = self._connection.execute(query)
         names = [column[0] for column in cursor.description]
-        return pd.DataFrame.from_records(cursor.fetchall(), columns=names, coerce_float=True)
+        columns: list[list[Any]] = [[] for _ in names]
+        texts: list[dict[Any, Any]] = [{} for _ in names]  # most texts repeat from row to row: one object for all of them
+        while rows := cursor.fetchmany(ROWS_AT_A_TIME):
+            for column, known_texts, values in zip(columns, texts, zip(*rows, strict=True), strict=True):
+                repeats = isinstance(values[0], str) and len(known_texts) < ROWS_AT_A_TIME
+                column.extend(map(known_texts.setdefault, values, values) if repeats else values)
+        return pd.DataFrame(dict(zip(names, columns, strict=True)), columns=names)
 
     def kept(self) -> dict[str, Kept]:
         """What each cell that ended well was told to keep beside its scores."""
         rows = self._connection.execute("SELECT id, keep, num_inputs FROM cells WHERE status = 'ok'")
         return {cell: Kept(frozenset((keep or "").split(",")), num_inputs) for cell, keep, num_inputs in rows}
 
-    def cells(self) -> pd.DataFrame:
-        """One row per cell, the latest where coordinates repeat."""
-        frame = self._frame("SELECT * FROM cells ORDER BY started, id")
+    def cells(self, without: Collection[str] = ()) -> pd.DataFrame:
+        """One row per cell, the latest where coordinates repeat; `without` names columns that are not needed."""
+        names = [row[1] for row in self._connection.execute("PRAGMA table_info(cells)") if row[1] not in without]
+        frame = self._frame(f"SELECT {', '.join(names)} FROM cells ORDER BY started, id")
         return frame.drop_duplicates(list(COORDINATES), keep="last", ignore_index=True)
 
     def evaluations(self, only_final: bool = False) -> pd.DataFrame:
@@ -272,7 +284,7 @@ class Store:
         points = self._connection.execute(query, (cell["id"],)).fetchall()
         return {**cell, "evaluations": [dict(zip(names, point, strict=True)) for point in points]}
 
-    # Keeping house -------------------------------------------------------------------------------------------
+    # Maintenance ---------------------------------------------------------------------------------------------
 
     def merge(self, other: Path) -> int:
         """Take over the cells of another store that this one lacks or has no final result for; returns how many."""
@@ -281,9 +293,14 @@ class Store:
         Store.read(other).close()  # refuses what is no store, and undoes what a killed writer left
         self.commit()
         try:
-            return merging.merge(self._connection, other, FINAL_STATUSES)
+            with packing.as_database(other) as database:
+                return merging.merge(self._connection, database, FINAL_STATUSES)
         finally:
             self._metrics = None  # it may have brought columns
+
+    def pack(self, path: Path) -> int:
+        """Write everything to one Parquet file (`packing`), which `read` and `merge` take; returns the number of cells."""
+        return packing.pack(self._connection, path)
 
     def collect_garbage(self) -> int:
         """Drop cells that a later one with equal coordinates replaces, and give the space back; returns how many."""
@@ -309,7 +326,14 @@ class Store:
         for key, value in scores.items():
             self._connection.execute(f"UPDATE evaluations SET {key} = ? WHERE cell = ? AND final", (value, cell))
 
-    def artifacts(self, kind: str) -> dict[str, Any]:
-        """Cell id -> payload of all artifacts of a kind."""
-        rows = self._connection.execute("SELECT cell, payload FROM artifacts WHERE kind = ?", (kind,))
-        return {cell: json.loads(payload) for cell, payload in rows}
+    def artifacts(self, kind: str, cells: Iterable[str] | None = None) -> dict[str, Any]:
+        """Cell id -> payload of the artifacts of a kind, all of them or those of some cells."""
+        query = "SELECT cell, payload FROM artifacts WHERE kind = ?"
+        if cells is None:
+            return {cell: json.loads(payload) for cell, payload in self._connection.execute(query, (kind,))}
+        rows = (self._connection.execute(f"{query} AND cell = ?", (kind, cell)).fetchone() for cell in cells)
+        return {row[0]: json.loads(row[1]) for row in rows if row is not None}
+
+    def cells_with(self, kind: str) -> set[str]:
+        """Ids of the cells that have an artifact of a kind."""
+        return {row[0] for row in self._connection.execute("SELECT cell FROM artifacts WHERE kind = ?", (kind,))}

@@ -4,7 +4,7 @@
     cells        one row per (entry, dataset, split, seed, budget): status, clocks, memory
     evaluations  one row per look at a posterior: scores against step and training seconds; one column per metric,
                  further ones added when first seen, NULL where it was not computed or does not exist
-    artifacts    small named payloads of a cell (JSON text), kept only when asked for
+    artifacts    small named payloads of a cell (JSON text): `hardest` always, others when asked for
 """
 
 from __future__ import annotations
@@ -162,11 +162,15 @@ def _make(path: Path) -> None:
     fresh.unlink(missing_ok=True)
     connection = sqlite3.connect(fresh)
     try:
-        connection.executescript(f"{SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}');")
-        connection.commit()
+        make_tables(connection)
     finally:
         connection.close()
     fresh.replace(path)
+
+
+def make_tables(connection: sqlite3.Connection) -> None:
+    connection.executescript(f"{SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}');")
+    connection.commit()
 
 
 def version_of(path: Path, connection: sqlite3.Connection) -> int:
@@ -190,7 +194,7 @@ def version_of(path: Path, connection: sqlite3.Connection) -> int:
 def make_room_for(connection: sqlite3.Connection, metrics: Iterable[str]) -> set[str]:
     """A column for each metric that the store has not met before; returns the keys that it then has."""
     present = {row[1] for row in connection.execute("PRAGMA main.table_info(evaluations)")} - RESERVED_KEYS
-    for key in set(metrics) - present:
+    for key in sorted(set(metrics) - present):
         require_key(key)
         connection.execute(f"ALTER TABLE main.evaluations ADD COLUMN {key} REAL")
         present.add(key)
