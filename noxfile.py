@@ -82,12 +82,70 @@ def examples(session: nox.Session) -> None:
     session.run("fsibench", "report", "--store", store, "--figures", "none")
 
 
+EXPERIMENTS = (
+    *("figure1", "alternatives", "inducing-snelson", "inducing-composite", "forward-kl", "adaptive-contrast", "uci", "large"),
+    *("alpha-sweep", "inducing-sweep", "samples", "noise-floor"),
+)
+
+
+@nox.session
+def experiments(session: nox.Session) -> None:
+    """Every experiment of docs/experiments.md in its short form, end to end; names as arguments run only those."""
+    install(session, "-e", ".[gp]")
+    folder = Path("results") / "experiments"
+    for name in session.posargs or (*EXPERIMENTS, "gradients"):
+        if name == "gradients":
+            session.run("python", "scripts/gradient_study.py", "--lite", "--out", str(folder / name), env=ONE_THREAD)
+            continue
+        store = str(folder / f"{name}.sqlite")
+        session.run("fsibench", "run", name, "--lite", "--store", store)
+        session.run("fsibench", "report", "--store", store, "--figures", "svg")
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
     """asv on the current commit; arguments go to `asv run`."""
     session.install(*nox.project.dependency_groups(PROJECT, "bench"))
     session.run("asv", "machine", "--yes")
     session.run("asv", "run", *(session.posargs or ["--show-stderr", "HEAD^!"]))
+
+
+@nox.session
+def gate(session: nox.Session) -> None:
+    """Is the last commit slower, larger or worse than another? `-- BASE [HEAD]`; fails on a regression."""
+    install(session, "-e", ".[gp]")
+    session.run("fsibench", "gate", *(session.posargs or ["HEAD~1"]), env=ONE_THREAD)
+
+
+@nox.session(name="bench-compare")
+def bench_compare(session: nox.Session) -> None:
+    """Two commits side by side, every row shown: `-- BASE HEAD`. asv's own comparison cannot judge scores."""
+    install(session, "-e", ".[gp]")
+    session.run("fsibench", "gate", *session.posargs, "--all", env=ONE_THREAD, success_codes=[0, 1])
+
+
+@nox.session(name="bench-history")
+def bench_history(session: nox.Session) -> None:
+    """Measure commits that have no kept result, then print where series changed: `-- RANGE [--every N]`."""
+    install(session, "-e", ".[gp]")
+    session.run("fsibench", "history", "--run", *(session.posargs or ["HEAD~20..HEAD", "--every", "5"]), env=ONE_THREAD)
+
+
+@nox.session(name="bench-site")
+def bench_site(session: nox.Session) -> None:
+    """The page of the history, and asv's pages of the same commits, below `results/bench-site`."""
+    install(session, "-e", ".", groups=("bench",))
+    session.run("python", "scripts/asv_site.py", "results/bench-site/asv")
+    session.run("fsibench", "history", "--out", "results/bench-site", "--asv", "../asv/index.html")
+
+
+@nox.session
+def peers(session: nox.Session) -> None:
+    """A training step of ours beside those of public packages, in one run: torchbnn, bayesian-torch, blitz, gpytorch, scikit-learn."""
+    install(session, "-e", ".[gp,sklearn]", "torchbnn", "bayesian-torch")
+    # blitz asks for torchvision, which does not load beside a CPU-sized torch; its layers need torch alone
+    session.install(*CONSTRAINTS, "--no-deps", "blitz-bayesian-pytorch")
+    session.run("python", "scripts/peers.py", *session.posargs, env=ONE_THREAD)
 
 
 @nox.session
@@ -116,8 +174,8 @@ def chaos(session: nox.Session) -> None:
 
 @nox.session
 def oracle(session: nox.Session) -> None:
-    """HMC against blackjax, Laplace against laplace-torch: large installs, so a session of its own."""
-    install(session, "-e", ".", "blackjax", "jax", "laplace-torch", groups=("test",))
+    """HMC against blackjax and numpyro, references against numpyro, Laplace against laplace-torch: large installs, a session of its own."""
+    install(session, "-e", ".", "blackjax", "jax", "numpyro", "laplace-torch", groups=("test",))
     # laplace-torch asks for torchvision, which does not load beside a CPU-sized torch; nothing here uses it
     session.run("python", "-m", "pip", "uninstall", "--yes", "torchvision")
     session.run("pytest", "tests/oracle", *session.posargs, env=ONE_THREAD)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import fsibench
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+# Pages must not depend on what this machine has fetched or mirrored.
+os.environ["FSIBENCH_CACHE"] = str(Path(__file__).parent / "_build" / "cache")
+os.environ.pop("FSIBENCH_MIRROR", None)
 
 project = "fsibench"
 author = "The fsibench authors"
@@ -23,9 +28,9 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "reference_pages",  # ours, in _ext: a page per method and data set, tables of metrics and protocols
 ]
-exclude_patterns = ["_build", "_ext", "gallery", "_gallery/*.ipynb", "_gallery/*.py", "_gallery/*.json", "_gallery/*.zip", "README.md"]
+exclude_patterns = ["_build", "_ext", "gallery", "_gallery/*.ipynb", "_gallery/*.py", "_gallery/*.json", "_gallery/*.zip", "README.md", "sg_execution_times.rst", "_gallery/sg_execution_times.rst"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
-myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist"]  # formulas are Unicode: pages open without a network
 myst_heading_anchors = 3
 nb_execution_mode = "cache"
 nb_execution_timeout = 300
@@ -48,6 +53,7 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_title = "fsibench"
 html_theme_options = {
     "navigation_with_keys": True,

@@ -85,7 +85,7 @@ def measure_execution(folder: Path, cells: int) -> Path:
     with Store.create(path) as store, open("/dev/null", "w") as nowhere:
         run = store.begin_run([], {}, {})
         start, cpu = time.perf_counter(), time.process_time()
-        driver.drive(store, run, planned, InlineExecutor(), driver.Progress(len(planned), 1, nowhere))
+        driver.drive(store, run, planned, InlineExecutor(), driver.Progress(planned, 1, nowhere))
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
     size = path.stat().st_size / len(planned)
     rates = f"{len(planned) / wall:.0f} cells/s by the clock, {len(planned) / cpu:.0f} cells per CPU second"
@@ -114,17 +114,14 @@ def multiply(source: Path, target: Path, cells: int) -> None:
     with sqlite3.connect(target) as connection:
         there = connection.execute("SELECT count(*) FROM cells").fetchone()[0]
         seeds = 1 + connection.execute("SELECT max(seed) FROM cells").fetchone()[0]
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(cells)") if row[1] not in ("id", "seed")]
-        names = ", ".join(columns)
         for copy in range(1, -(-cells // there)):
-            connection.execute(
-                f"INSERT INTO cells (id, seed, {names}) SELECT id || '-{copy}', seed + {copy * seeds}, {names}"
-                " FROM cells WHERE id NOT LIKE '%-%'"
-            )
-            connection.execute(
-                f"INSERT INTO evaluations SELECT cell || '-{copy}', step, train_seconds, wall_seconds, cpu_seconds,"
-                " rmse, ll, crps, sharpness, pit, trace, final FROM evaluations WHERE cell NOT LIKE '%-%'"
-            )
+            changed = {"id": f"id || '-{copy}'", "cell": f"cell || '-{copy}'", "seed": f"seed + {copy * seeds}"}
+            for table, key in (("cells", "id"), ("evaluations", "cell"), ("artifacts", "cell")):
+                names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+                values = ", ".join(changed.get(name, name) for name in names)
+                connection.execute(
+                    f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} FROM {table} WHERE {key} NOT LIKE '%-%'"
+                )
     connection.close()
 
 
