@@ -35,7 +35,8 @@ from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
-# Enough rows and passes to tell precisions and rates apart.
+# The share of rows that rates and precisions are chosen on, and how many rows and passes are enough to tell them apart.
+VALIDATION_SHARE = 0.2
 MOST_VALIDATION_ROWS = 1000
 VALIDATION_PASSES = 50
 
@@ -48,7 +49,7 @@ class Dropout(Method):
     paper: ClassVar[str] = "Gal, Ghahramani, Dropout as a Bayesian approximation, ICML 2016"
     reproduces: ClassVar[str] = "dropout"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "paper": {"batch_size": 128, "learning_rate": 1e-3, "schedule": "constant", "num_passes": 10_000},
+        "paper": {"batch_size": 128, "learning_rate": 1e-3, "schedule": "constant", "num_test_draws": 10_000},
     }
     search: ClassVar[Space] = {
         "hidden_layers": (1, 2, 3),
@@ -66,23 +67,21 @@ class Dropout(Method):
     schedule: Schedule = "cosine"
     length_scale: float = 0.01  # l
     search_share: float = 0.5  # of the budget
-    validation_share: float = 0.2
-    num_passes: int = 200  # T
+    num_test_draws: int = 200  # T
 
     def __post_init__(self) -> None:
         require_at_least(
             1, hidden_layers=self.hidden_layers, hidden_units=self.hidden_units, batch_size=self.batch_size,
-            num_passes=self.num_passes, rates=len(self.rates),
+            num_test_draws=self.num_test_draws, rates=len(self.rates),
         )  # fmt: skip
         if not all(0.0 <= rate < 1.0 for rate in self.rates):
             raise ValueError(f"rates are numbers from 0 to less than 1, got {self.rates}")
-        for name in ("search_share", "validation_share"):
-            if not 0.0 < getattr(self, name) < 1.0:
-                raise ValueError(f"{name} lies strictly between 0 and 1, got {getattr(self, name)}")
+        if not 0.0 < self.search_share < 1.0:
+            raise ValueError(f"search_share lies strictly between 0 and 1, got {self.search_share}")
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[DropoutNetworks]:
         order = torch.randperm(len(train), generator=generator, device=train.x.device)
-        count = min(max(1, int(self.validation_share * len(train))), MOST_VALIDATION_ROWS, len(train) - 1)
+        count = min(max(1, int(VALIDATION_SHARE * len(train))), MOST_VALIDATION_ROWS, len(train) - 1)
         rest, validation = (Data(train.x[rows], train.y[rows]) for rows in (order[count:], order[:count]))
         searched = DropoutNetworks(self, self.rates, train, generator)
         share = self.search_share
@@ -164,7 +163,7 @@ class DropoutNetworks:
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        return Predictive(self.draw(x, self.options.num_passes, generator), self.precisions[self.chosen].rsqrt())
+        return Predictive(self.draw(x, self.options.num_test_draws, generator), self.precisions[self.chosen].rsqrt())
 
     @torch.no_grad()
     def trace(self) -> dict[str, float | Tensor]:

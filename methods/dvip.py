@@ -52,7 +52,7 @@ class DVIP(Method):
         "paper": {
             "layers": 3, "num_draws": 20, "hidden_units": 10, "batch_size": 100, "learning_rate": 1e-3,
             "schedule": "constant", "initial_log_noise": -5.0, "initial_inner_log_scale": math.log(1e-5),
-            "num_test_samples": 100,
+            "num_test_draws": 100,
         },
     }  # fmt: skip
     search: ClassVar[Space] = {
@@ -72,14 +72,14 @@ class DVIP(Method):
     schedule: Schedule = "cosine"
     initial_log_noise: float = -2.0
     initial_inner_log_scale: float = -5.0  # of the diagonal of L_ld in inner layers
-    num_test_samples: int = 50
+    num_test_draws: int = 50
 
     def __post_init__(self) -> None:
         prior_class(self.prior)
         require_at_least(2, num_draws=self.num_draws)
         require_at_least(
             1, layers=self.layers, hidden_units=self.hidden_units, batch_size=self.batch_size,
-            num_test_samples=self.num_test_samples,
+            num_test_draws=self.num_test_draws,
         )  # fmt: skip
 
     def published_column(self) -> str:
@@ -192,7 +192,7 @@ class DeepProcess:
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        T = self.options.num_test_samples if self.inner else 1
+        T = self.options.num_test_draws if self.inner else 1
         coefficients = [layer.coefficients(T, generator) for layer in self.inner]
         parts = []
         for rows in self.chunks(x, T):

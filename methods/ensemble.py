@@ -38,6 +38,8 @@ from fsibench.predictive import Predictive
 # Rows that a member leaves out, and steps between two looks at them, at most: enough to compare parameters.
 MOST_VALIDATION_ROWS = 1000
 MOST_STEPS_BETWEEN_LOOKS = 100
+# Log noise variance at the start of members with noise=homoscedastic, as the other methods have it.
+INITIAL_LOG_NOISE = -2.0
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,6 @@ class Ensemble(Method):
     schedule: Schedule = "cosine"
     adversarial: float = 0.0  # ε
     validation_share: float = 0.1
-    initial_log_noise: float = -2.0  # with noise=homoscedastic
 
     def __post_init__(self) -> None:
         require_at_least(
@@ -101,7 +102,7 @@ class Networks:
         M = options.num_networks
         start = starting_parameters(M, self.widths, "leaky_relu", 0.1, generator, train.x.dtype)
         # one more column: λ, the log noise variance of each member, idle when the variance is an output
-        self.current = leaf(torch.cat([start, torch.full_like(start[:, :1], options.initial_log_noise)], 1))
+        self.current = leaf(torch.cat([start, torch.full_like(start[:, :1], INITIAL_LOG_NOISE)], 1))
         self.best = self.current.detach().clone()
         self.best_score = torch.full_like(start[:, 0], math.inf)
         self.left_out = left_out_rows(M, len(train), options.validation_share, generator)  # [M, n]

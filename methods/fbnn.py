@@ -86,7 +86,6 @@ class FBNN(Method):
     prior: str = "bnn"  # any name of `blocks.priors`
     score: Literal["spectral", "whitened"] = "spectral"
     kl_weight: Literal["data", "batch"] = "data"  # λ: 1/N, or 1/B as printed
-    explained: float = 0.99  # share of the spectrum that the spectral estimator keeps; the whitened one keeps 0.95
     num_draws: int = 100  # S, that scores are estimated from
     num_test_draws: int = 200
     batch_size: int = 50
@@ -104,7 +103,6 @@ class FBNN(Method):
     smallest_noise: float = 0.0  # floor of σ; with prior=gp also that of the fitted process, if this is not 0
     # With prior=bnn, of its weights: in units that keep the size of activations; None: the one of highest evidence
     prior_scale: float | None = None
-    prior_bias_scale: float = 1.0  # of its biases, which are constants drawn once
     prior_log_scale: float | None = None  # instead of it, the mean of random log scales with sd 2
 
     def __post_init__(self) -> None:
@@ -142,8 +140,7 @@ class FBNN(Method):
         if self.prior_log_scale is not None:
             return make_prior(self.prior, train.x, generator, hidden=hidden, log_scale=(self.prior_log_scale, 2.0))
         return process_prior(
-            self.prior, train.x, train.y, generator, hidden, self.prior_bias_scale, self.prior_scale,
-            lambda: budget.fraction > 1.0 / 3.0,
+            self.prior, train.x, train.y, generator, hidden, self.prior_scale, lambda: budget.fraction > 1.0 / 3.0
         )  # fmt: skip
 
 
@@ -184,7 +181,7 @@ class SteinNetwork(FunctionalNetwork):
         """∇ log q at draws of q."""
         if self.options.score == "whitened":
             return whitened_score(f)
-        return spectral_score(f, explained=self.options.explained)
+        return spectral_score(f)
 
     @torch.no_grad()
     def prior_score(self, f: Tensor, points: Tensor, generator: torch.Generator) -> Tensor:
@@ -194,7 +191,7 @@ class SteinNetwork(FunctionalNetwork):
         draws = self.with_noise(self.prior.draw(points, self.options.num_draws, generator), generator)
         if self.options.score == "whitened":
             return whitened_score(draws, f)
-        return spectral_score(draws, f, self.options.explained)
+        return spectral_score(draws, f)
 
     def with_noise(self, f: Tensor, generator: torch.Generator) -> Tensor:
         return f + self.options.injected_noise * normal(generator, *f.shape, like=f)

@@ -65,18 +65,14 @@ class FBNNMoments(Method):
     warm_up: float = 0.2
     initial_log_scale: float = -3.0  # of the weights' standard deviations under q
     initial_log_noise: float = -2.0
-    prior_scale: float | None = None  # of a network's weights; None: the one of highest evidence
-    prior_bias_scale: float = 1.0  # of its biases, which are constants drawn once
 
     def __post_init__(self) -> None:
         prior_class(self.prior)
         require_at_least(2, num_draws=self.num_draws)
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[MomentNetwork]:
-        prior = process_prior(
-            self.prior, train.x, train.y, generator, (self.hidden_units,) * self.hidden_layers, self.prior_bias_scale,
-            self.prior_scale, lambda: budget.fraction > 1.0 / 3.0,
-        )  # fmt: skip
+        hidden, stop = (self.hidden_units,) * self.hidden_layers, lambda: budget.fraction > 1.0 / 3.0
+        prior = process_prior(self.prior, train.x, train.y, generator, hidden, scale=None, stop=stop)
         model = MomentNetwork(self, train, prior, generator)
         optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
         for batch in train.batches(self.batch_size, generator):

@@ -59,6 +59,11 @@ from fsibench.predictive import Predictive
 
 # Draws kept per chain; beyond it every second one is dropped, so that memory stays bounded.
 KEPT_DRAWS = 500
+# A quarter of the prior's quarter period: anything shorter is a random walk in the directions that data leave free.
+SHORTEST_TRAJECTORY = 0.125 * math.pi
+# t and t': the prior sd of the log scales that `hierarchical` samples. Layers keep their size within a factor of about
+# two, so that activations neither vanish nor saturate; inputs vary more, for some of them may be irrelevant.
+LAYER_SPREAD, INPUT_SPREAD = 0.3, 0.5
 
 
 @dataclass(frozen=True)
@@ -101,13 +106,9 @@ class HMC(Method):
     num_leapfrog: int | None = None  # None: adapted
     max_leapfrog: int = 512
     trajectory: float | None = 1.2  # mean length in units of the prior's sd; None: adapted (ChEES)
-    # A quarter of the prior's quarter period: anything shorter is a random walk in the directions that data leave free.
-    shortest_trajectory: float = 0.125 * math.pi
     target_acceptance: float = 0.8
     num_iterations: int | None = None  # after the warm-up; None: until the budget ends
     output_scale: float = 1.0  # of the output layer's weights, in units of 1/√fan_in
-    layer_spread: float = 0.3  # t, prior sd of the log scale of a layer
-    input_spread: float = 0.5  # t', of an input
     noise_centre: float = -3.2  # c: a noise sd of 0.2
     noise_spread: float = 2.0  # d
     prior_steps: int = 2000  # at most, of `fit_prior`
@@ -128,7 +129,7 @@ class HMC(Method):
         mass = network.raw_inverse_mass() if self.coordinates == "raw" else None
         sampler = Sampler(
             network.potential, start, generator, mass, self.step_size, self.num_leapfrog, self.target_acceptance,
-            shortest_length=self.shortest_trajectory, max_leapfrog=self.max_leapfrog, length=self.trajectory,
+            shortest_length=SHORTEST_TRAJECTORY, max_leapfrog=self.max_leapfrog, length=self.trajectory,
             gradient=network.gradient,
         )  # fmt: skip
         chains = Chains(self, network, sampler, generator)
@@ -171,9 +172,7 @@ class HMC(Method):
         elif self.prior == "bnn":
             with torch.no_grad():
                 prior.log_scales[-prior.widths[-2] :] += math.log(self.output_scale)
-        spreads = Spreads(
-            self.hierarchical, self.layer_spread, self.input_spread, self.noise_centre, self.noise_spread
-        )
+        spreads = Spreads(self.hierarchical, LAYER_SPREAD, INPUT_SPREAD, self.noise_centre, self.noise_spread)
         kind = IntegratedNetwork if self.output_layer == "integrated" else BayesianNetwork
         if kind is IntegratedNetwork and len(prior.widths) == 3 and prior.nonlinearity == "tanh" and not self.fit_prior:
             kind = SingleLayerNetwork

@@ -8,7 +8,7 @@ and kept, give a Bayesian linear model with exactly their empirical mean and cov
 Maximised in the prior's parameters θ, in σ² and in q(a) = N(μ, L Lᵀ), with the black-box alpha-energy in closed form
 (`blocks.coefficients`) and a regulariser r(θ):
 
-    N/B Σ_n e_α(n) − KL[q(a) ‖ N(0, I)] + w r(θ)                                                         (their eq. 10)
+    N/B Σ_n e_α(n) − KL[q(a) ‖ N(0, I)] + r(θ)                                                           (their eq. 10)
 
 `regulariser`. The paper's is an empirical-Bayes prior on θ made of the evidence log q_GP(y | X, θ) of the linear model.
 Printed, that evidence is subtracted. The sum is then unbounded (α > 0) or blind to θ (α = 0, where it is
@@ -47,6 +47,7 @@ from fsibench.blocks.draws import normal, some_rows
 from fsibench.blocks.gaussian import low_rank_log_evidence
 from fsibench.blocks.likelihoods import LOG_2PI, gaussian_log_density, noise_variance
 from fsibench.blocks.linear_process import (
+    POSTERIOR_ROWS,
     LinearModel,
     MomentPosterior,
     RootModel,
@@ -64,6 +65,8 @@ NOISE_VARIANCES = tuple(10.0 ** (-4.0 + 0.25 * k) for k in range(17))
 PSIS = (0.0, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STOPS = (0.3, 0.5, 0.7, 1.0)
 VALIDATION_SHARE = 0.2
+# Of networks as priors: the paper's 10-10 network has tanh units.
+NONLINEARITY: Nonlinearity = "tanh"
 # With fewer rows there is nothing to choose on.
 FEWEST_ROWS = 20
 
@@ -107,19 +110,16 @@ class VIP(Method):
 
     prior: str = "bnn"  # any name of `blocks.priors`; `ns_concat` is the paper's neural sampler
     hidden_units: int = 30
-    nonlinearity: Nonlinearity = "tanh"
     initialisation: Literal["scaled", "released"] = "scaled"  # of a Bayesian network: 1/√fan_in, or 0.01 throughout
     num_draws: int = 20  # S
     alpha: float = 0.5  # 0 is the evidence lower bound
     objective: Literal["correct", "released"] = "correct"
     regulariser: Literal["prior_fit", "evidence", "released", "subtracted_evidence", "none"] = "prior_fit"
-    regulariser_weight: float = 1.0  # w
     num_steps: int = 1000  # at most; a budget may end training earlier
     early_stop: bool = True  # the validation part chooses the number of steps too
     noise: float | None = None  # variance of predictions; None: chosen on the validation part
     psi: float | None = None  # None: chosen with it
     prediction: Literal["exact", "q"] = "exact"
-    num_posterior_rows: int = 20_000  # exact prediction conditions on at most so many training rows
     batch_size: int = 1000
     learning_rate: float = 1e-2
     schedule: Schedule = "constant"
@@ -138,7 +138,7 @@ class VIP(Method):
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[MomentPosterior]:
         choice = self.choose(train, budget, generator)
         model = VariationalProcess(self, train, generator)
-        rows = some_rows(len(train), self.num_posterior_rows, generator)
+        rows = some_rows(len(train), POSTERIOR_ROWS, generator)
         refresh, start = Refresh(), budget.fraction
         for step in model.steps(choice.steps, budget, start, generator):
             due = refresh.due()
@@ -202,11 +202,11 @@ class VariationalProcess:
     # The objective ------------------------------------------------------------------------------------------------
 
     def objective(self, batch: Data) -> Tensor:
-        """N/B Σ e_α − KL + w r on these rows; higher is better."""
+        """N/B Σ e_α − KL + r on these rows; higher is better."""
         mean, features = self.features(batch.x)
         data_term = self.energy(batch.y, mean, features)
         if self.options.regulariser != "none":
-            data_term = data_term + self.options.regulariser_weight * self.regulariser(batch.y, mean, features)
+            data_term = data_term + self.regulariser(batch.y, mean, features)
         return len(self.train) / len(batch) * data_term - self.kl()
 
     def energy(self, y: Tensor, mean: Tensor, features: Tensor) -> Tensor:
@@ -287,11 +287,11 @@ def initial_prior(options: VIP, x: Tensor, generator: torch.Generator) -> Prior:
     hidden = (options.hidden_units,) * 2
     if options.initialisation == "released":
         return make_prior(
-            options.prior, x, generator, hidden=hidden, nonlinearity=options.nonlinearity, mean_scale=0.01,
+            options.prior, x, generator, hidden=hidden, nonlinearity=NONLINEARITY, mean_scale=0.01,
             log_scale=(math.log(0.01), 0.0), bias_scale=0.1, bias_log_scale=math.log(0.1),
         )  # fmt: skip
     return make_prior(
-        options.prior, x, generator, hidden=hidden, nonlinearity=options.nonlinearity, mean_scale=0.0, log_scale=None,
+        options.prior, x, generator, hidden=hidden, nonlinearity=NONLINEARITY, mean_scale=0.0, log_scale=None,
         bias_scale=0.0, bias_log_scale=math.log(0.3),
     )  # fmt: skip
 

@@ -28,8 +28,9 @@ from torch import Tensor
 from fsibench.blocks.draws import some_rows
 from fsibench.blocks.evidence import log_evidence
 from fsibench.blocks.likelihoods import noise_variance
-from fsibench.blocks.linear_process import Features, MomentPosterior, conditioned, frozen
+from fsibench.blocks.linear_process import POSTERIOR_ROWS, Features, MomentPosterior, conditioned, frozen
 from fsibench.blocks.priors import BNNPrior, Prior, make_prior, prior_class
+from fsibench.blocks.priors.bnn import HYPERPRIOR
 from fsibench.blocks.training import Optimiser, Refresh, Schedule, leaf, require_at_least
 from fsibench.contract import Between, Budget, Data, Method, Space
 
@@ -50,14 +51,9 @@ class VIPCollapsed(Method):
 
     prior: str = "bnn"  # any name of `blocks.priors`; others than networks need about 100 draws, 400 at test time
     hidden_units: int = 50
-    # Of a Bayesian network's θ, the sd of Gaussian hyper-priors in units of the start; 0 means none. Free means of weights
-    # let the prior's mean function interpolate the training rows while its scales, and the noise, shrink.
-    hyperprior_means: float = 0.7  # around 0
-    hyperprior_scales: float = 2.0  # of log scales
     num_draws: int = 8  # per step: hidden layers of a Bayesian network, functions of other priors
     num_test_draws: int = 20
     num_test_bases: int = 3  # a mixture over so many sets of them
-    num_posterior_rows: int = 20_000  # predictions condition on at most so many training rows
     # Evidence is joint over the batch: the fewer rows, the more the prior alone has to explain them.
     batch_size: int = 1000
     learning_rate: float = 1e-2
@@ -72,7 +68,7 @@ class VIPCollapsed(Method):
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[MomentPosterior]:
         model = CollapsedProcess(self, train, generator)
         optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
-        rows, refresh = some_rows(len(train), self.num_posterior_rows, generator), Refresh()
+        rows, refresh = some_rows(len(train), POSTERIOR_ROWS, generator), Refresh()
         for batch in train.batches(self.batch_size, generator):
             loss = -model.objective(batch, generator) / len(train)
             model.last_loss = optimiser.minimise(loss, budget.fraction)
@@ -106,10 +102,10 @@ class CollapsedProcess:
         return self.num_data / len(batch) * evidence + self.log_hyperprior()
 
     def log_hyperprior(self) -> Tensor:
+        """log p(θ) of a Bayesian network; other priors have none."""
         if not isinstance(self.prior, BNNPrior):
             return self.log_noise.new_zeros(())
-        means, scales = self.options.hyperprior_means, self.options.hyperprior_scales
-        return self.prior.log_hyperprior(means or math.inf, scales or math.inf)
+        return self.prior.log_hyperprior(*HYPERPRIOR)
 
     @torch.no_grad()
     def posterior(self, rows: Data) -> MomentPosterior:

@@ -14,6 +14,10 @@ from fsibench.blocks.priors import BNNPrior, Prior, make_prior
 from fsibench.blocks.training import leaf
 from fsibench.predictive import Predictive
 
+# Of the prior network's biases, constants that are drawn once: the size of a standardised input, so that units bend
+# at different places of its range.
+BIAS_SCALE = 1.0
+
 
 def process_prior(
     name: str,
@@ -21,7 +25,6 @@ def process_prior(
     y: Tensor,
     generator: torch.Generator,
     hidden: tuple[int, ...],
-    bias_scale: float,
     scale: float | None,
     stop: Callable[[], bool],
 ) -> Prior:
@@ -30,7 +33,7 @@ def process_prior(
     Of a Bayesian network the one factor on all scales is `scale`, or the one of highest evidence; a Gaussian process is
     fitted by type-II maximum likelihood; other priors stay as they start.
     """
-    prior = make_prior(name, x, generator, hidden=hidden, mean_scale=0.0, log_scale=None, bias_scale=bias_scale)
+    prior = make_prior(name, x, generator, hidden=hidden, mean_scale=0.0, log_scale=None, bias_scale=BIAS_SCALE)
     if not isinstance(prior, BNNPrior):
         if name == "gp":
             prior.fit_evidence(x, y, generator, max_steps=0, stop=stop)

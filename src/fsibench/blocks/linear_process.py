@@ -97,6 +97,11 @@ class RowModel(LinearModel):
         return self.mean + eps - torch.cholesky_solve(at_rows.mT, self.factor).mT @ self.rows
 
 
+# An exact posterior conditions on at most so many training rows: more hardly change some hundred coefficients, and each
+# refresh of predictions passes over all of them.
+POSTERIOR_ROWS = 20_000
+
+
 def feature_moments(features: Features, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """ΦᵀΦ [K, K] and Φᵀ(y − m) [K] over these rows, in float64."""
     gram, projection = None, None

@@ -26,7 +26,8 @@ from fsibench.blocks.networks import (
 from fsibench.blocks.priors.base import Prior
 from fsibench.blocks.training import leaf
 
-# Widths of the hyper-prior of `fit_evidence`, of means and of log scales.
+# Widths of the hyper-prior where evidence fits all of θ: of means, in units of the start, and of log scales. Free means
+# let the mean function interpolate the training rows while the scales, and the noise, shrink.
 HYPERPRIOR = (0.7, 2.0)
 # What `fit_scale` tries: factors, noise variances with each of them (targets have unit variance), draws of the hidden layers.
 FACTORS = (0.3, 3.0)
@@ -87,7 +88,7 @@ class BNNPrior(Prior):
     def fit_evidence(
         self, x: Tensor, y: Tensor, generator: torch.Generator, max_steps: int, stop: Callable[[], bool] = lambda: False
     ) -> None:
-        """With a hyper-prior: means of weights that are free let the mean function interpolate the training rows."""
+        """With the hyper-prior of `HYPERPRIOR`."""
         fit_by_evidence(self, x, y, generator, max_steps, stop, lambda: self.log_hyperprior(*HYPERPRIOR))
 
     @torch.no_grad()
