@@ -76,11 +76,12 @@ class GP(Method):
     paper = "Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006"
     max_rows = 3000
 
+    starts: int = 3
     max_iterations: int = 200
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
         best: GPPosterior | None = None
-        for start in standard_starts(train.x):
+        for start in standard_starts(train.x)[: self.starts]:
             for process, loss in maximise_evidence(train.x, train.y, start, self.max_iterations):
                 if math.isfinite(loss) and (best is None or -loss > best.log_evidence):
                     best = GPPosterior(process, train, -loss)

@@ -14,7 +14,6 @@ import argparse
 import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,27 +23,21 @@ from tabulate import tabulate
 
 from fsibench import Budget, registry
 from fsibench.blocks.allocator import keep_freed_memory
-from fsibench.contract import Data
-from fsibench.data import prepare
+from fsibench.harness.step_costs import cpu_milliseconds, training_rows, training_steps
 
 BATCH, UNITS, DRAWS = 10, 50, 10
 SECONDS_PER_ROUND = 0.2
 Step = Callable[[], object]
 
 
-def rows() -> Data:
-    prepared = prepare(registry.dataset("boston"), "paper", 0)
-    return Data(torch.from_numpy(prepared.train_x), torch.from_numpy(prepared.train_y))
-
-
 def ours(entry: str) -> Step:
-    fit = iter(registry.entry(entry).method.fit(rows(), Budget(steps=10**9), torch.Generator().manual_seed(0)))
-    return lambda: next(fit)
+    steps = training_steps(entry)
+    return lambda: next(steps)
 
 
 def whole_fit(entry: str) -> Step:
     """An exact method, to its optimum."""
-    method, train = registry.entry(entry).method, rows()
+    method, train = registry.entry(entry).method, training_rows()
 
     def run() -> None:
         for _ in method.fit(train, Budget(steps=100), torch.Generator().manual_seed(0)):
@@ -55,7 +48,7 @@ def whole_fit(entry: str) -> Step:
 
 def trained(network: Any, divergence: Callable[[], Any]) -> Step:
     """An Adam step on the bound of a Bayesian network of another package: ten passes over a batch, one for each draw."""
-    train = rows()
+    train = training_rows()
     log_noise = torch.nn.Parameter(torch.tensor(-2.0))
     optimiser = torch.optim.Adam([*network.parameters(), log_noise], lr=1e-3)
     batches = train.batches(BATCH, torch.Generator().manual_seed(0))
@@ -77,7 +70,7 @@ def trained(network: Any, divergence: Callable[[], Any]) -> Step:
 def torchbnn() -> Step:
     import torchbnn as bnn
 
-    inputs = rows().num_inputs
+    inputs = training_rows().num_inputs
     sizes = ((inputs, UNITS), (UNITS, UNITS), (UNITS, 1))
     layers = [bnn.BayesLinear(0.0, 0.1, *size) for size in sizes]
     network = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1], torch.nn.ReLU(), layers[2])
@@ -88,7 +81,7 @@ def torchbnn() -> Step:
 def bayesian_torch() -> Step:
     from bayesian_torch.layers import LinearReparameterization
 
-    inputs = rows().num_inputs
+    inputs = training_rows().num_inputs
 
     class Network(torch.nn.Module):
         def __init__(self) -> None:
@@ -113,7 +106,7 @@ def blitz() -> Step:
     from blitz.modules import BayesianLinear
     from blitz.utils import variational_estimator
 
-    inputs = rows().num_inputs
+    inputs = training_rows().num_inputs
 
     @variational_estimator
     class Network(torch.nn.Module):
@@ -132,7 +125,7 @@ def gpytorch_gp() -> Step:
     """Maximum of the evidence by L-BFGS from one start, float64."""
     import gpytorch
 
-    train = rows()
+    train = training_rows()
 
     class Model(gpytorch.models.ExactGP):  # type: ignore[misc]
         def __init__(self, x: Any, y: Any, likelihood: Any) -> None:
@@ -167,7 +160,7 @@ def sklearn_gp() -> Step:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-    train = rows()
+    train = training_rows()
     x, y = train.x.double().numpy(), train.y.double().numpy()
 
     def run() -> None:
@@ -186,29 +179,19 @@ COMPARISONS: tuple[tuple[str, str, Callable[[], Step], Callable[[], Step], str],
 )
 
 
-def cpu_seconds(step: Step) -> float:
-    start, calls = time.process_time(), 0
-    while True:
-        step()
-        calls += 1
-        spent = time.process_time() - start
-        if spent >= SECONDS_PER_ROUND:
-            return spent / calls
-
-
 def compared(what: str, peer: str, make_ours: Callable[[], Step], make_theirs: Callable[[], Step], remark: str, rounds: int) -> dict[str, Any]:
     try:
         mine, theirs = make_ours(), make_theirs()
         for step in (mine, theirs):  # what is paid once
             step()
-        pairs = [(cpu_seconds(mine), cpu_seconds(theirs)) for _ in range(rounds)]
+        pairs = [tuple(cpu_milliseconds(step, SECONDS_PER_ROUND) for step in (mine, theirs)) for _ in range(rounds)]
     except Exception as error:  # noqa: BLE001 (a package of others may fail in any way; the table says how)
         return {"what": what, "peer": peer, "remark": f"not run: {type(error).__name__}: {error}".splitlines()[0]}
     return {
         "what": what,
         "peer": peer,
-        "ours, ms": 1e3 * statistics.median(one for one, _ in pairs),
-        "theirs, ms": 1e3 * statistics.median(other for _, other in pairs),
+        "ours, ms": statistics.median(one for one, _ in pairs),
+        "theirs, ms": statistics.median(other for _, other in pairs),
         "ours / theirs": statistics.median(one / other for one, other in pairs),
         "remark": remark,
     }

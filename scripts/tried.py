@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 from tabulate import tabulate
 
 from fsibench.blocks.allocator import keep_freed_memory
+from fsibench.harness.step_costs import cpu_milliseconds
 
 SECONDS_PER_ROUND = 0.05
 Call = Callable[[], object]
@@ -82,16 +82,6 @@ def comparisons() -> Iterator[tuple[str, str, Call, str, Call]]:
     )  # fmt: skip
 
 
-def cpu_seconds(call: Call) -> float:
-    start, calls = time.process_time(), 0
-    while True:
-        call()
-        calls += 1
-        spent = time.process_time() - start
-        if spent >= SECONDS_PER_ROUND:
-            return spent / calls
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
@@ -100,9 +90,9 @@ def main() -> None:
     keep_freed_memory()
     rows = []
     for what, usual, first, other, second in comparisons():
-        pairs = [(cpu_seconds(first), cpu_seconds(second)) for _ in range(rounds + 1)][1:]
+        pairs = [tuple(cpu_milliseconds(call, SECONDS_PER_ROUND) for call in (first, second)) for _ in range(rounds + 1)][1:]
         ratio = statistics.median(b / a for a, b in pairs)
-        rows.append((what, usual, 1e6 * statistics.median(a for a, _ in pairs), other, 1e6 * statistics.median(b for _, b in pairs), ratio))
+        rows.append((what, usual, 1e3 * statistics.median(a for a, _ in pairs), other, 1e3 * statistics.median(b for _, b in pairs), ratio))
     headers = ("what", "usual", "µs", "other", "µs", "other / usual")
     print(tabulate(rows, headers=headers, floatfmt=".3g"))
 

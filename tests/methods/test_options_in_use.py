@@ -17,7 +17,7 @@ from fsibench.contract import Method
 
 ROOT = Path(__file__).parents[2]
 # Where an option is set or explained. Other methods are no place: options of the same name are others' options.
-PLACES = ("src/fsibench/protocols/*.toml", "benchmarks/*.py", "tests/**/*.py", "docs/**/*.md", "methods/README.md", "README.md")
+PLACES = ("src/fsibench/protocols/*.toml", "benchmarks/*.py", "scripts/*.py", "tests/**/*.py", "docs/**/*.md", "methods/README.md", "README.md")
 TEXTS = [path.read_text(encoding="utf-8") for place in PLACES for path in sorted(ROOT.glob(place)) if path != Path(__file__)]
 
 METHODS = [

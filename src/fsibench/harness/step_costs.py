@@ -79,10 +79,14 @@ def _row(entry: str) -> dict[str, Any]:
 
 def training_steps(entry: str) -> Iterator[Any]:
     """The fit of `entry` on boston, without end."""
-    prepared = prepare(registry.dataset("boston"), "paper", 0)
-    data = Data(torch.from_numpy(prepared.train_x), torch.from_numpy(prepared.train_y))
     method = registry.entry(entry).method
-    return iter(method.fit(data, Budget(steps=10**9), torch.Generator().manual_seed(0)))
+    return iter(method.fit(training_rows(), Budget(steps=10**9), torch.Generator().manual_seed(0)))
+
+
+def training_rows() -> Data:
+    """The training rows of boston, split 0."""
+    prepared = prepare(registry.dataset("boston"), "paper", 0)
+    return Data(torch.from_numpy(prepared.train_x), torch.from_numpy(prepared.train_y))
 
 
 def kernel_call() -> Callable[[], object]:
