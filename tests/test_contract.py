@@ -47,6 +47,21 @@ def test_each_breach_is_caught_and_the_message_names_the_cause(breach: Any, monk
 
 
 @dataclass(frozen=True)
+class OneInput(breaches.Honest):  # type: ignore[misc, name-defined]
+    """A slope along the last input, which explains most of yacht: fitted to noise, half of all signs are right."""
+
+    name: ClassVar[str] = "one-input"
+
+    def posterior(self, train: Data, generator: torch.Generator) -> Any:
+        rows = torch.cat([torch.zeros_like(train.x[:, :-1]), train.x[:, -1:]], 1)
+        return breaches.solve(rows, train.y, generator)
+
+
+def test_a_fit_to_noise_that_agrees_with_the_truth_by_chance_is_not_accused() -> None:
+    assert checks.run("test_rows_are_not_known", OneInput()).status == "ok"
+
+
+@dataclass(frozen=True)
 class Slow(breaches.Honest):  # type: ignore[misc, name-defined]
     """Honest, and useless after a short fit, as on a slow machine."""
 

@@ -8,14 +8,15 @@ import numpy as np
 import torch
 
 from fsibench import registry
-from fsibench.checks.catalogue import check, require
+from fsibench.checks.catalogue import CheckFailed, check, require
 from fsibench.checks.problems import linear_data, predict, random_stream
 from fsibench.contract import Data, Meter, Method
-from fsibench.data import prepare
+from fsibench.data import Prepared, prepare
 from fsibench.harness.processes import family_cpu_seconds
 
 PAUSE_SECONDS = 0.3
 SEVERAL_STEPS, COSTLY_SECONDS = 10.0, 0.02
+SHUFFLES = 4
 
 
 @check("train inside the pulls of fit; a thread or process that trains must stop before the next yield")
@@ -50,16 +51,27 @@ def predict_is_cheap(method: Method) -> None:
 
 @check("learn from `train` only; read no data set, no file and no earlier prediction")
 def test_rows_are_not_known(method: Method) -> None:
-    """With shuffled training targets of a public table, nothing can be known about its test targets."""
+    """With shuffled training targets of a public table, nothing can be known about its test targets.
+
+    One input explains most of yacht, so a smooth fit to one shuffle agrees with the truth by chance now and then. What
+    is known agrees with it after every shuffle.
+    """
     prepared = prepare(registry.dataset("yacht"), "paper", 0)
-    y = np.random.RandomState(0).permutation(prepared.train_y)
+    lowest = 1.0
+    for seed in range(SHUFFLES):
+        lowest = min(lowest, _correlation_after_a_shuffle(method, prepared, seed))
+        if lowest < 0.6:
+            return
+    raise CheckFailed(
+        f"fitted to shuffled targets of yacht, it still predicts the true test targets (correlation {lowest:.2f} or more "
+        f"after each of {SHUFFLES} shuffles)"
+    )
+
+
+def _correlation_after_a_shuffle(method: Method, prepared: Prepared, seed: int) -> float:
+    """Of the predictive mean with the true test targets; 0 for a constant mean."""
+    y = np.random.RandomState(seed).permutation(prepared.train_y)
     train = Data(torch.from_numpy(prepared.train_x), torch.from_numpy(y))
     *_, posterior = Meter(seconds=0.5, clock=time.process_time).pulls(method, train, random_stream())
     mean = predict(posterior, torch.from_numpy(prepared.test_x)).mean.double().cpu().numpy()
-    if float(mean.std()) < 1e-6:
-        return
-    correlation = float(np.corrcoef(mean, prepared.test_y)[0, 1])
-    require(
-        abs(correlation) < 0.6,
-        f"fitted to shuffled targets of yacht, it still predicts the true test targets (correlation {correlation:.2f})",
-    )
+    return float(np.corrcoef(mean, prepared.test_y)[0, 1]) if float(mean.std()) >= 1e-6 else 0.0
