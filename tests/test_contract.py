@@ -53,8 +53,10 @@ class OneInput(breaches.Honest):  # type: ignore[misc, name-defined]
     name: ClassVar[str] = "one-input"
 
     def posterior(self, train: Data, generator: torch.Generator) -> Any:
-        rows = torch.cat([torch.zeros_like(train.x[:, :-1]), train.x[:, -1:]], 1)
-        return breaches.solve(rows, train.y, generator)
+        narrow = breaches.solve(train.x[:, -1:], train.y, generator)
+        unused = train.x.shape[1] - 1
+        mean = torch.cat([torch.zeros(unused), narrow.mean])
+        return breaches.Linear(mean, torch.block_diag(torch.zeros(unused, unused), narrow.root), narrow.noise)
 
 
 def test_a_fit_to_noise_that_agrees_with_the_truth_by_chance_is_not_accused() -> None:
