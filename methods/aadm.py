@@ -158,7 +158,7 @@ class ImplicitWeights:
         self.widths = (num_inputs, options.hidden_units, options.hidden_units, 1)
         self.num_weights = num_weights(self.widths)
         self.sampler = make_sampler(options, self.widths, generator, dtype)
-        biases = torch.randn(sum(self.widths[1:]), generator=generator, dtype=dtype, device=generator.device)
+        biases = normal(generator, sum(self.widths[1:]), like=self.sampler.network.flat.detach())
         self.biases = leaf(0.1 * biases)
         self.log_noise = leaf(biases.new_tensor(options.initial_log_noise))  # λ
         self.log_prior = leaf(biases.new_tensor(options.initial_log_prior))  # τ
@@ -200,7 +200,7 @@ class ImplicitWeights:
         return self._functions(x, w)
 
     def _functions(self, x: Tensor, w: Tensor) -> Tensor:
-        return by_rows(lambda rows: sampled_network(rows, w, self.biases, self.widths), x, 1000)
+        return by_rows(lambda rows: sampled_network(rows, w, self.biases, self.widths), x)
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:

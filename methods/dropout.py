@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.batched import batched_network, starting_parameters
-from fsibench.blocks.draws import by_rows
+from fsibench.blocks.draws import by_rows, uniform
 from fsibench.blocks.likelihoods import LOG_2PI, MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
 from fsibench.contract import Between, Budget, Data, Method, Space
@@ -132,9 +132,8 @@ class DropoutNetworks:
         """f with dropout, [M, N]: a mask for each row of x, or with `num_masks` = 1 one for all."""
         masks = []
         for width in self.widths[:-1]:
-            shape = (len(flat), num_masks, width)
-            uniform = torch.rand(shape, generator=generator, dtype=x.dtype, device=x.device)
-            masks.append((uniform < keep[:, None, None]) / keep[:, None, None])
+            kept = uniform(generator, len(flat), num_masks, width, like=x) < keep[:, None, None]
+            masks.append(kept / keep[:, None, None])
         return batched_network(x, flat, self.widths, masks=masks)[..., 0]
 
     @torch.no_grad()

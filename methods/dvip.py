@@ -31,7 +31,7 @@ from torch import Tensor
 
 from fsibench.blocks.coefficients import cholesky_factor, coefficient_kl
 from fsibench.blocks.divergences import alpha_energy
-from fsibench.blocks.draws import normal
+from fsibench.blocks.draws import by_rows, normal
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.priors import Prior, make_prior, prior_class
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
@@ -184,33 +184,34 @@ class DeepProcess:
             h = h + layer.functions(h, a)
         return h
 
-    def chunks(self, x: Tensor, num_draws: int) -> tuple[Tensor, ...]:
+    def chunk_rows(self, x: Tensor, num_draws: int) -> int:
+        """Rows at a time: a row passes all basis functions of all outputs, once for each draw."""
         outputs = x.shape[1] if self.inner else 1
         each = num_draws * outputs * self.options.num_draws * self.options.hidden_units
-        pieces: tuple[Tensor, ...] = x.split(max(1, CHUNK_ELEMENTS // each))
-        return pieces
+        return max(1, CHUNK_ELEMENTS // each)
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
         T = self.options.num_test_draws if self.inner else 1
         coefficients = [layer.coefficients(T, generator) for layer in self.inner]
-        parts = []
-        for rows in self.chunks(x, T):
+
+        def at(rows: Tensor) -> Tensor:
             h = self.hidden(rows, coefficients, T)
             mean, variance = self.last.moments(h.flatten(0, 1))  # [1, T N]
-            parts.append(torch.stack([mean.view(T, -1), (variance + self.noise).sqrt().view(T, -1)]))
-        loc, scale = torch.cat(parts, 2)
+            return torch.stack([mean.view(T, -1), (variance + self.noise).sqrt().view(T, -1)])
+
+        loc, scale = by_rows(at, x, self.chunk_rows(x, T))
         return Predictive(loc, scale)
 
     @torch.no_grad()
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         coefficients = [layer.coefficients(num_draws, generator) for layer in self.inner]
         a = self.last.coefficients(num_draws, generator)
-        parts = [
-            self.last.functions(self.hidden(rows, coefficients, num_draws), a)[..., 0]
-            for rows in self.chunks(x, num_draws)
-        ]
-        return torch.cat(parts, 1)
+
+        def at(rows: Tensor) -> Tensor:
+            return self.last.functions(self.hidden(rows, coefficients, num_draws), a)[..., 0]
+
+        return by_rows(at, x, self.chunk_rows(x, num_draws))
 
     @torch.no_grad()
     def trace(self) -> dict[str, float | Tensor]:

@@ -157,7 +157,7 @@ class SteinNetwork(FunctionalNetwork):
 
     def loss(self, batch: Data, beta: float, generator: torch.Generator) -> Tensor:
         """−E_q log p(y | f) per row + λ β KL, with the gradient of the KL."""
-        points = torch.cat([batch.x, self.random_points(self.options.num_random, generator)])  # M
+        points = torch.cat([batch.x, self.box.draw(self.options.num_random, generator)])  # M
         f = self.q.functions(points, self.q.draw_noise(self.options.num_draws, generator))  # [S, |M|]
         data_term = self.expected_fit(batch.y, f[:, : len(batch)])
         weight = 1.0 / (len(batch) if self.options.kl_weight == "batch" else self.num_data)  # λ

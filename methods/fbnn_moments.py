@@ -96,7 +96,7 @@ class MomentNetwork(FunctionalNetwork):
 
     def terms(self, batch: Data, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Mean expected log-likelihood of the batch, and the KL at batch and random points."""
-        points = torch.cat([batch.x, self.random_points(self.options.num_random, generator)])
+        points = torch.cat([batch.x, self.box.draw(self.options.num_random, generator)])
         noise = self.q.draw_noise(self.options.num_draws, generator)
         mean, features = self.q.moments(points, noise)
         B = len(batch)

@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.coefficients import cholesky_factor, coefficient_energy
-from fsibench.blocks.draws import by_rows, normal, some_rows, uniform
+from fsibench.blocks.draws import ONE_PASS_ROWS, Box, by_rows, normal, some_rows
 from fsibench.blocks.gaussian import factor, standard_kl
 from fsibench.blocks.likelihoods import LOG_2PI, noise_variance
 from fsibench.blocks.mlp import MLP
@@ -47,8 +47,8 @@ from fsibench.predictive import Predictive
 
 # ν's variance relative to the prior's: below it the generator's covariance would be singular.
 SMALLEST_RESIDUAL = 1e-4
-# Rows that the network sees at a time, and at most so many whose features are kept: 100 of them take 40 MB.
-PREDICTION_ROWS, MOST_SEEN_ROWS = 2000, 100_000
+# Features are kept of at most so many rows: 100 of each take 40 MB.
+MOST_SEEN_ROWS = 100_000
 # The start of stage two: rows that it sees at most, and noise variances that it tries.
 START_ROWS, NOISE_VARIANCES = 20_000, tuple(10.0 ** (0.5 * k - 4.0) for k in range(9))
 
@@ -118,15 +118,13 @@ class Grids:
 
     def __init__(self, train: Data, size: int) -> None:
         self.x, self.size = train.x, size
-        low, high = train.x.amin(0), train.x.amax(0)
-        self.low, self.range = low - 0.5 * (high - low), 2.0 * (high - low)
+        self.box = Box.around(train.x, margin=0.5)
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """[size, D]; rows are drawn with replacement, so small data give full grids too."""
         near = self.size // 2
         rows = torch.randint(len(self.x), (near,), generator=generator, device=self.x.device)
-        shares = uniform(generator, self.size - near, self.x.shape[1], like=self.x)
-        return torch.cat([self.x[rows], self.low + self.range * shares])
+        return torch.cat([self.x[rows], self.box.draw(self.size - near, generator)])
 
 
 class Generator:
@@ -265,11 +263,12 @@ class PosteriorGenerator:
     @torch.no_grad()
     def seen(self, rows: Data) -> Data:
         """Rows with what the frozen network says about them in place of their inputs: [L₀ᵀφ, b + φᵀμ₀, s²], [N, K + 2]."""
-        parts = []
-        for x in rows.x.split(PREDICTION_ROWS):
+
+        def at(x: Tensor) -> Tensor:
             features, mean, residual = self.shared.components(x)
-            parts.append(torch.column_stack([features @ self.scale, mean + features @ self.origin, residual]))
-        return Data(torch.cat(parts), rows.y)
+            return torch.column_stack([features @ self.scale, mean + features @ self.origin, residual])
+
+        return Data(by_rows(at, rows.x, ONE_PASS_ROWS, dim=0), rows.y)
 
     @staticmethod
     def split(seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -293,7 +292,7 @@ class PosteriorGenerator:
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        mean, variance = by_rows(lambda rows: torch.stack(self.marginals(*self.shared.components(rows))), x, PREDICTION_ROWS)
+        mean, variance = by_rows(lambda rows: torch.stack(self.marginals(*self.shared.components(rows))), x, ONE_PASS_ROWS)
         return Predictive(mean[None], (variance + noise_variance(self.log_noise)).sqrt()[None])
 
     @torch.no_grad()

@@ -29,9 +29,9 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.divergences import alpha_energy
-from fsibench.blocks.draws import by_rows, normal
+from fsibench.blocks.draws import ONE_PASS_ROWS, by_rows, normal
 from fsibench.blocks.kernels import GaussianProcess, fitted_process
-from fsibench.blocks.meanfield import NoisyMeanField, regularised_kl, uniform_points
+from fsibench.blocks.meanfield import NoisyMeanField, regularised_kl
 from fsibench.blocks.training import Optimiser, Schedule, require_at_least
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
@@ -101,7 +101,7 @@ class LinearisedNetwork(NoisyMeanField):
         """The negative objective per training row."""
         mean, variance = self.marginals(batch.x)
         data_term = alpha_energy(batch.y, mean[None], variance, self.noise, alpha=0.0).mean()
-        divergence = self.divergence(uniform_points(self.train.x, self.options.num_context, generator))
+        divergence = self.divergence(self.box.draw(self.options.num_context, generator))
         self.last_kl = divergence.item()
         return divergence / len(self.train) - data_term
 
@@ -119,7 +119,7 @@ class LinearisedNetwork(NoisyMeanField):
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
-        mean, variance = by_rows(lambda rows: torch.stack(self.marginals(rows)), x, 1000)
+        mean, variance = by_rows(lambda rows: torch.stack(self.marginals(rows)), x, ONE_PASS_ROWS)
         return Predictive(mean[None], (variance + self.noise).sqrt()[None])
 
     @torch.no_grad()
@@ -131,7 +131,7 @@ class LinearisedNetwork(NoisyMeanField):
             mean, root = self.q.moments(rows)
             return mean + eps @ root.mT
 
-        return by_rows(at, x, 1000)
+        return by_rows(at, x)
 
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.batched import batched_network, starting_parameters
-from fsibench.blocks.draws import CHUNK_ROWS, by_rows, normal
+from fsibench.blocks.draws import by_rows, chunks, normal
 from fsibench.blocks.jacobians import Linearisation, linearise
 from fsibench.blocks.likelihoods import LOG_2PI, MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.training import Optimiser, Schedule, leaf, require_at_least
@@ -126,7 +126,7 @@ class Network:
             s, V = s[kept], J.mT @ (U[:, kept] / s[kept].sqrt())
         else:
             square, gram = 0.0, torch.zeros(num_random, num_random, dtype=torch.float64, device=train.x.device)
-            for x, y in zip(train.x.split(CHUNK_ROWS), train.y.split(CHUNK_ROWS), strict=True):
+            for x, y in chunks(train.x, train.y):
                 f, J = self.linearised(x)
                 gram += J.mT @ J
                 square += float((y - f).square().sum())

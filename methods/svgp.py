@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fsibench.blocks.draws import by_rows, normal
+from fsibench.blocks.draws import ONE_PASS_ROWS, by_rows, normal
 from fsibench.blocks.kernels import median_distances
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.training import Schedule, finite_or_diverged, schedule_factor
@@ -102,7 +102,7 @@ class SparseProcess:
             variance = latent.variance.clamp_min(0.0) + self.likelihood.noise
             return torch.stack([latent.mean, variance.sqrt()])
 
-        loc, scale = by_rows(at, x, 2000)
+        loc, scale = by_rows(at, x, ONE_PASS_ROWS)
         return Predictive(loc[None], scale[None])
 
     @torch.no_grad()

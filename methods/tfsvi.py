@@ -31,7 +31,7 @@ from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.draws import normal
 from fsibench.blocks.jacobians import linearise
 from fsibench.blocks.linalg import gram
-from fsibench.blocks.meanfield import NoisyMeanField, regularised_kl, uniform_points, unit_log_scales
+from fsibench.blocks.meanfield import NoisyMeanField, regularised_kl, unit_log_scales
 from fsibench.blocks.training import Optimiser, Schedule, require_at_least
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
@@ -99,7 +99,7 @@ class FunctionSpaceNetwork(NoisyMeanField):
         """The negative objective per training row."""
         f = self.q.networks(batch.x, self.q.draw_weights(self.options.num_draws, generator))  # [S, B]
         data_term = alpha_energy(batch.y, f, 0.0, self.noise, alpha=0.0).mean()
-        kl = self.kl(uniform_points(self.train.x, self.options.num_context, generator))
+        kl = self.kl(self.box.draw(self.options.num_context, generator))
         self.last_kl = kl.item()
         return kl / len(self.train) - data_term
 

@@ -139,6 +139,21 @@ def test_the_mathematics_know_no_harness(path: Path) -> None:
     assert not strangers - {"fsibench"}
 
 
+DRAWS = ROOT / "src/fsibench/blocks/draws.py"
+DRAWING = [path for folder in ("methods", "src/fsibench/blocks", "src/fsibench/references") for path in files(folder) if path != DRAWS]
+
+
+@pytest.mark.parametrize("path", DRAWING, ids=relative)
+def test_normal_numbers_and_chunks_of_rows_have_one_helper(path: Path) -> None:
+    """`blocks.draws` alone says how random numbers take their device, and how many rows are computed at a time."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            assert name != "torch.randn", f"line {node.lineno}: use blocks.draws.normal"
+            own_chunks = name.endswith(("x.split", "rows.split"))
+            assert not own_chunks, f"line {node.lineno}: use blocks.draws.by_rows or chunks"
+
+
 @pytest.mark.parametrize("path", files("methods"), ids=lambda path: path.name)
 def test_a_method_imports_the_contract_and_the_mathematics_only(path: Path) -> None:
     own = {name for name in imports(path) if name.startswith("fsibench.")}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fsibench.blocks import linear_process
+from fsibench.blocks import draws as blocks_draws
 from fsibench.blocks.linear_process import RootModel, RowModel, conditioned
 from fsibench.blocks.training import Refresh
 
@@ -47,7 +47,7 @@ def test_draws_have_the_moments_of_the_posterior() -> None:
 def test_chunks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = rows(11)
     whole = conditioned(features, x, y, 0.1)
-    monkeypatch.setattr(linear_process, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(blocks_draws, "CHUNK_ROWS", 4)
     torch.testing.assert_close(conditioned(features, x, y, 0.1).mean, whole.mean)
 
 

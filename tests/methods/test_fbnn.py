@@ -128,15 +128,6 @@ def test_far_from_the_data_the_spread_grows_to_that_of_the_gaussian_process_prio
     assert right == pytest.approx(1.0, abs=0.35)
 
 
-def test_measurement_points_stay_within_the_range_of_the_training_inputs() -> None:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(50, 3, generator=generator) * torch.tensor([1.0, 10.0, 0.1])
-    points = network(Data(x, x[:, 0])).random_points(500, generator)
-    assert points.shape == (500, 3)
-    assert bool((points >= x.amin(0)).all()) and bool((points <= x.amax(0)).all())  # noqa: PT018
-    assert bool((points.amax(0) - points.amin(0) > 0.8 * (x.amax(0) - x.amin(0))).all())
-
-
 def test_the_kl_weighs_as_much_as_the_option_says() -> None:
     data = wave(40)
     batch = Data(data.x[:10], data.y[:10])

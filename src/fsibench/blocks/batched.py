@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fsibench.blocks.draws import normal
 from fsibench.blocks.networks import SLOPE, kept_scale, weight_shapes
 
 Activation = Literal["leaky_relu", "tanh"]
@@ -52,8 +53,8 @@ def starting_parameters(
     dtype: torch.dtype,
 ) -> Tensor:
     """Random parameters [M, P]: weights that keep the scale of activations from layer to layer."""
-    shape = (num_networks, num_parameters(widths))
-    flat = torch.randn(shape, generator=generator, dtype=dtype, device=generator.device)
+    like = torch.empty(0, dtype=dtype, device=generator.device)
+    flat = normal(generator, num_networks, num_parameters(widths), like=like)
     for (weight, bias), (fan_in, _) in zip(split_layers(flat, widths), weight_shapes(widths), strict=True):
         weight *= kept_scale(fan_in) if activation == "leaky_relu" else 1.0 / math.sqrt(fan_in)
         bias *= bias_scale

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fsibench.blocks.draws import uniform
+from fsibench.blocks.draws import Box
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.priors import BNNPrior, Prior, make_prior
 from fsibench.blocks.training import leaf
@@ -58,8 +58,8 @@ class FunctionalNetwork:
         log_noise: float,
         num_test_draws: int,
     ) -> None:
-        self.x, self.prior, self.num_test_draws = x, prior, num_test_draws
-        self.low, self.high = x.amin(0), x.amax(0)
+        self.prior, self.num_test_draws = prior, num_test_draws
+        self.box = Box.around(x)  # where measurement points beside the batch come from
         self.q = BNNPrior(x.shape[1], generator, hidden, None, (log_scale, 0.0), 0.0, x.dtype)
         self.log_noise = leaf(x.new_full((1,), log_noise))
         self.last: dict[str, float | Tensor] = {}
@@ -67,10 +67,6 @@ class FunctionalNetwork:
     @property
     def parameters(self) -> list[Tensor]:
         return [*self.q.parameters, self.log_noise]
-
-    def random_points(self, num_points: int, generator: torch.Generator) -> Tensor:
-        """Measurement points besides the batch, uniform in the range of each training input: [R, D]."""
-        return self.low + (self.high - self.low) * uniform(generator, num_points, self.x.shape[1], like=self.x)
 
     @torch.no_grad()
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fsibench.blocks.draws import CHUNK_ROWS, by_rows, normal
+from fsibench.blocks.draws import by_rows, chunks, normal
 from fsibench.blocks.gaussian import factor, linear_posterior_from_moments
 from fsibench.blocks.priors import Prior
 from fsibench.predictive import Predictive
@@ -104,22 +104,21 @@ POSTERIOR_ROWS = 20_000
 
 def feature_moments(features: Features, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """ΦᵀΦ [K, K] and Φᵀ(y − m) [K] over these rows, in float64."""
-    gram, projection = None, None
-    for rows, targets in zip(x.split(CHUNK_ROWS), y.split(CHUNK_ROWS), strict=True):
+    total: tuple[Tensor, Tensor] | None = None
+    for rows, targets in chunks(x, y):
         mean, phi = features(rows)
         phi = phi.double()
-        more, projected = phi.mT @ phi, phi.mT @ (targets - mean).double()
-        gram, projection = (more, projected) if gram is None else (gram + more, projection + projected)
-    assert gram is not None
-    assert projection is not None
-    return gram, projection
+        gram, projection = phi.mT @ phi, phi.mT @ (targets - mean).double()
+        total = (gram, projection) if total is None else (total[0] + gram, total[1] + projection)
+    assert total is not None
+    return total
 
 
 def conditioned(features: Features, x: Tensor, y: Tensor, noise: float, nugget: float = 0.0) -> LinearModel:
     """The exact posterior given rows with noise variance `noise`; `nugget` is white noise that belongs to the prior."""
     total = noise + nugget
     if len(y) < features(x[:1])[1].shape[1]:
-        parts = [features(rows) for rows in x.split(CHUNK_ROWS)]
+        parts = [features(rows) for (rows,) in chunks(x)]
         phi = torch.cat([part[1] for part in parts]).double()
         residual = (y - torch.cat([part[0] for part in parts])).double()
         L = factor(phi @ phi.mT + total * torch.eye(len(phi), dtype=phi.dtype, device=phi.device))

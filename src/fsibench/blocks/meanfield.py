@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.batched import batched_network, split_layers, starting_parameters
-from fsibench.blocks.draws import by_rows, normal
+from fsibench.blocks.draws import Box, by_rows, normal
 from fsibench.blocks.gaussian import factor, moment_kl
 from fsibench.blocks.jacobians import Linearisation, linearise
 from fsibench.blocks.likelihoods import noise_variance
@@ -61,6 +61,7 @@ class NoisyMeanField:
     ) -> None:
         self.q = MeanFieldWeights((x.shape[1], *hidden, 1), log_scale, generator, x.dtype)
         self.log_noise = leaf(torch.full_like(self.q.means[:1], log_noise))
+        self.box = Box.around(x)  # where context points come from
         self.last_loss, self.last_kl = math.nan, math.nan
 
     @property
@@ -88,10 +89,3 @@ def unit_log_scales(widths: Sequence[int]) -> Tensor:
 def regularised_kl(mean_q: Tensor, root_q: Tensor, mean_p: Tensor, covariance_p: Tensor, nugget: float) -> Tensor:
     """KL[ N(m_q, ΦΦᵀ + g I) ‖ N(m_p, K + g I) ] in float64, for m [C], Φ [C, P] and K [C, C]; p is a constant."""
     return moment_kl(mean_q, root_q, mean_p, factor(add_to_diagonal(covariance_p.double().clone(), nugget)), nugget)
-
-
-def uniform_points(x: Tensor, num_points: int, generator: torch.Generator) -> Tensor:
-    """Points [C, D], uniform in the smallest box around the rows of x."""
-    low, high = x.amin(0), x.amax(0)
-    unit = torch.rand(num_points, x.shape[1], generator=generator, dtype=x.dtype, device=x.device)
-    return low + unit * (high - low)

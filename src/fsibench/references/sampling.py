@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fsibench.blocks import diagnostics
 from fsibench.blocks.burn_in import BurnIn
+from fsibench.blocks.draws import normal
 from fsibench.blocks.hmc import Sampler, State
 from fsibench.blocks.priors import ReferencePrior
 from fsibench.blocks.priors.reference import HIDDEN_UNITS
@@ -55,7 +56,7 @@ def by_hmc(
     generator = torch.Generator().manual_seed(seed)
     prior = ReferencePrior(x.shape[1], generator, x.dtype)
     network = SingleLayerNetwork(prior, x, y, SPREADS)
-    start = torch.randn(chains, network.num_sampled, generator=generator, dtype=x.dtype)
+    start = normal(generator, chains, network.num_sampled, like=x)
     start[:, -1] = -NOISE_CENTRE / NOISE_SPREAD  # a noise variance of one: nothing is far from any function
     network.temper(0.0)
     sampler = Sampler(
@@ -125,7 +126,7 @@ def by_smc(
     """Particles from the prior to the posterior, β rising so that weights keep nine tenths of their effective number."""
     generator = torch.Generator().manual_seed(seed)
     density = Written(x, y)
-    theta = torch.randn(particles, density.size, generator=generator, dtype=x.dtype)
+    theta = normal(generator, particles, density.size, like=x)
     value, gradient = density.with_gradient(theta)
     beta, log_evidence, step, rungs = 0.0, 0.0, 0.1, 0
     while beta < 1.0:
@@ -177,7 +178,7 @@ def _move(
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor, float]:
     """One trajectory of each particle with a Metropolis test, on p(θ) p(y | θ)^β."""
-    momentum = torch.randn(theta.shape, generator=generator, dtype=theta.dtype)
+    momentum = normal(generator, *theta.shape, like=theta)
     before = beta * value.double() - 0.5 * (theta.double().square() + momentum.double().square()).sum(1)
     q, slope, new_value = theta, beta * gradient - theta, value
     new_gradient = gradient
