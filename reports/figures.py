@@ -123,6 +123,16 @@ def new_figure(width: float, height: float, num_rows: int = 1, num_columns: int 
     return figure, list(axes.flat)
 
 
+def panel_grid(count: int, most_columns: int, panel_height: float, extra_height: float) -> tuple[Figure, list[Axes]]:
+    """A figure of text width with `count` visible panels, filled row by row."""
+    columns = min(count, most_columns)
+    rows = -(-count // columns)
+    figure, panels = new_figure(TEXT_WIDTH, panel_height * rows + extra_height, rows, columns)
+    for axes in panels[count:]:
+        axes.set_visible(False)
+    return figure, panels
+
+
 def escape(text: str) -> str:
     """Names are shown as they are: matplotlib would read `$...$` as mathematics."""
     return text.replace("$", r"\$")
@@ -191,11 +201,7 @@ def rank_over_time(report: Report, key: str, style: Mapping[str, Look]) -> Figur
 def pit(report: Report, style: Mapping[str, Look]) -> Figure:
     """One histogram per entry, data sets with equal weight; flat is calibrated."""
     entries = [entry for entry in style if any(key[1] == entry for key in report.calibrations)]
-    columns = min(len(entries), 5)
-    rows = -(-len(entries) // columns)
-    figure, panels = new_figure(TEXT_WIDTH, 1.2 * rows + 0.2, rows, columns)
-    for axes in panels[len(entries) :]:
-        axes.set_visible(False)
+    figure, panels = panel_grid(len(entries), most_columns=5, panel_height=1.2, extra_height=0.2)
     for axes, entry in zip(panels, entries, strict=False):
         density = np.mean([item.pit for key, item in report.calibrations.items() if key[1] == entry], axis=0)
         width = 1 / len(density)
@@ -263,11 +269,7 @@ def _names(axes: Axes, ordered: pd.Series, style: Mapping[str, Look], half: int,
 def coverage(report: Report, style: Mapping[str, Look]) -> Figure:
     """Coverage against promise, one panel per data set."""
     datasets = report.results.datasets[:MOST_DATASETS]
-    columns = min(len(datasets), 4)
-    rows = -(-len(datasets) // columns)
-    figure, panels = new_figure(TEXT_WIDTH, 1.9 * rows + 0.5, rows, columns)
-    for axes in panels[len(datasets) :]:
-        axes.set_visible(False)
+    figure, panels = panel_grid(len(datasets), most_columns=4, panel_height=1.9, extra_height=0.5)
     for axes, dataset in zip(panels, datasets, strict=False):
         axes.plot([0, 1], [0, 1], color="grey", lw=0.6)
         for entry, look in style.items():

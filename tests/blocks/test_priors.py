@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
 from fsibench import registry
-from fsibench.blocks.draws import normal
 from fsibench.blocks.evidence import log_evidence
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import (
@@ -148,34 +150,54 @@ def test_an_unknown_prior_is_refused_with_the_names_that_exist() -> None:
         make_prior("bn", inputs(1), stream())
 
 
-def test_another_package_adds_a_prior_with_one_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Lines(Prior):
-        """f(x) = w · x with w ~ N(0, scale²): all that a prior has to say."""
+LINES = '''
+import torch
+from fsibench.blocks.draws import normal
+from fsibench.blocks.priors import Prior
 
-        def __init__(self, num_inputs: int, generator: torch.Generator, dtype: torch.dtype, scale: float = 1.0) -> None:
-            self.scale, self.like = scale, torch.empty(num_inputs, dtype=dtype)
+class Lines(Prior):
+    """f(x) = w · x with w ~ N(0, scale²): all that a prior has to say."""
 
-        @property
-        def parameters(self) -> list[Tensor]:
-            return []
+    def __init__(self, num_inputs, generator, dtype, scale=1.0):
+        self.scale, self.like = scale, torch.empty(num_inputs, dtype=dtype)
 
-        def draw_noise(self, num_draws: int, generator: torch.Generator) -> Tensor:
-            return normal(generator, num_draws, len(self.like), like=self.like)
+    @property
+    def parameters(self):
+        return []
 
-        def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
-            return self.scale * noise @ x.mT
+    def draw_noise(self, num_draws, generator):
+        return normal(generator, num_draws, len(self.like), like=self.like)
 
-    class Point:
-        name = "lines"
+    def functions(self, x, noise, dropout=None):
+        return self.scale * noise @ x.mT
+'''
 
-        def load(self) -> object:
-            return Lines
 
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point()] if group == "fsibench.priors" else [])
+def test_a_prior_of_a_plugin_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "lines_prior-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "lines_prior.py").write_text(LINES, encoding="utf-8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lines-prior\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fsibench.priors]\nlines = lines_prior:Lines\n")
+    monkeypatch.syspath_prepend(tmp_path)
     made = make_prior("lines", inputs(1), stream(), scale=0.5, hidden=(50,))
     assert float(made.draw(torch.eye(3, dtype=F64), 20_000, stream(1)).std()) == pytest.approx(0.5, rel=0.02)
     posterior = problems.fit(registry.entry("sip[prior=lines]").method, problems.linear_data(), 2)
     assert posterior.predict(torch.zeros(4, 3), stream()).num_points == 4
+
+
+@pytest.mark.parametrize("name", ["bnn_tied", "ns", "ns_concat"])
+def test_a_prior_of_ours_is_its_own_file_and_the_list(name: str) -> None:
+    """Nothing else knows a prior that needs no treatment of its own (bnn, gp and reference have methods that do)."""
+    root = Path(__file__).parents[2]
+    naming = [
+        path
+        for folder in ("src/fsibench", "methods")
+        for path in (root / folder).rglob("*.py")
+        if re.search(rf"\b{BUILT_IN[name].__name__}\b", path.read_text(encoding="utf-8"))
+    ]
+    own = Path(sys.modules[BUILT_IN[name].__module__].__file__ or "")
+    assert sorted(naming) == sorted([own, own.parent / "__init__.py"])
 
 
 def test_integrating_the_output_layer_keeps_the_covariance_and_scatters_less() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded
 from fsibench.harness.store import Store
+from fsibench.reports import site
 
 SQRT_2 = math.sqrt(2.0)
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
@@ -203,7 +204,6 @@ def full_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def full_site(full_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of `full_store`, without figures."""
-    from fsibench.reports import site
 
     index: Path = site.build(full_store, tmp_path_factory.mktemp("site"), formats=())
     return index.parent
@@ -223,6 +223,19 @@ def make_store(tmp_path: Path) -> Callable[..., Path]:
         return write_store(tmp_path / f"{name}.sqlite", Recipe(**changes))
 
     return make
+
+
+@pytest.fixture
+def plane_site(make_store: Callable[..., Path], tmp_path: Path) -> Path:
+    """A set with two inputs."""
+    store = make_store(entries=("bbb", "constant"), datasets={"plane": 1.0}, splits=1)
+    axis = [0.0, 0.5, 1.0]
+    payload = {"x": axis, "x2": axis, "train_x": [0.2], "train_x2": [0.7], "mean": [[0.0, 1.0, 2.0]] * 3, "sd": [[1.0] * 3] * 3}
+    with Store.create(store) as opened:
+        for cell in opened.cells()["id"]:
+            opened.add_artifact(cell, Artifact("functions", payload))
+    folder: Path = site.build(store, tmp_path / "plane", formats=()).parent
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,6 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from fsibench.harness.events import Artifact
-from fsibench.harness.store import Store
 from fsibench.reports import site
 from fsibench.reports.analysis import anytime, ranking, results
 from fsibench.reports.analysis.overview import Overview
@@ -366,14 +364,8 @@ def test_functions_are_a_gallery_that_names_split_and_seed(open_page: Open) -> N
     assert max(widths) - min(widths) < 2
 
 
-def test_a_set_with_two_inputs_is_a_heat_map(open_page: Open, make_store: Callable[..., Path], tmp_path: Path) -> None:
-    store = make_store(entries=("bbb", "constant"), datasets={"plane": 1.0}, splits=1)
-    axis = [0.0, 0.5, 1.0]
-    payload = {"x": axis, "x2": axis, "train_x": [0.2], "train_x2": [0.7], "mean": [[0.0, 1.0, 2.0]] * 3, "sd": [[1.0] * 3] * 3}
-    with Store.create(store) as opened:
-        for cell in opened.cells()["id"]:
-            opened.add_artifact(cell, Artifact("functions", payload))
-    page = open_page("functions", site.build(store, tmp_path / "plane", formats=()).parent)
+def test_a_set_with_two_inputs_is_a_heat_map(open_page: Open, plane_site: Path) -> None:
+    page = open_page("functions", plane_site)
     assert page.locator(".gallery").first.locator("rect[fill^=rgb]").count() == 2 * 9
     assert "dark" in page.locator(".gallery figcaption").first.inner_text()
 

@@ -11,10 +11,6 @@ from typing import Any
 
 import pytest
 
-from fsibench.harness.events import Artifact
-from fsibench.harness.store import Store
-from fsibench.reports import site
-
 Open = Callable[..., Any]
 Download = Callable[[Any, Any], str]
 LATEX = shutil.which("pdflatex")
@@ -129,19 +125,6 @@ def test_the_python_of_every_kind_of_figure_draws_it(
         assert len(names["table"]) > 1
         assert names["axes"].lines or names["axes"].patches or names["axes"].collections, kind
         matplotlib.pyplot.close(names["figure"])
-
-
-@pytest.fixture
-def plane_site(make_store: Callable[..., Path], tmp_path: Path) -> Path:
-    """A set with two inputs."""
-    store = make_store(entries=("bbb", "constant"), datasets={"plane": 1.0}, splits=1)
-    axis = [0.0, 0.5, 1.0]
-    payload = {"x": axis, "x2": axis, "train_x": [0.2], "train_x2": [0.7], "mean": [[0.0, 1.0, 2.0]] * 3, "sd": [[1.0] * 3] * 3}
-    with Store.create(store) as opened:
-        for cell in opened.cells()["id"]:
-            opened.add_artifact(cell, Artifact("functions", payload))
-    folder: Path = site.build(store, tmp_path / "plane").parent
-    return folder
 
 
 def test_panels_of_functions_zoom_together_and_the_address_keeps_it(open_page: Open) -> None:
