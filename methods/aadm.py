@@ -8,7 +8,7 @@ found by adaptive contrast: with m, s² the coordinate-wise moments of the draws
 
     log q(w)/p(w) = T(w̃) + log N(w | m, s²) − log N(w | 0, e^τ),
 
-where the discriminator T separates w̃ from standard normal vectors; the two Gaussians' expectation is closed. Minimised, per observation:
+where the discriminator T separates w̃ from standard normal vectors; the expectation of the two Gaussians has a closed form. Minimised, per observation:
 
     −1/B Σ_i ℓ_α(y_i) + β/N E_q[ log q(w)/p(w) ]
 

@@ -1,4 +1,4 @@
-"""The floor under every table: the training targets' mean and variance, whatever x is.
+"""The baseline of every table: mean and variance of the training targets, whatever x is.
 
 p(y|x) = N(mean(y), var(y)), with the population variance. A method that does not beat it has learned nothing from x.
 """

@@ -11,9 +11,9 @@ the second output by one learned variance per member.
 Adversarial training, optional in their algorithm 1, adds the score at x' = x + ε · sign(∂ score / ∂x), with ε in units
 of the range of each input; `adversarial=0` leaves it out, `preset=paper` has it.
 
-Deviations: all members are trained in one batched pass, so they share batches and differ by their start. Training has
-no end of its own here, where the paper stops after 40 epochs and the score would collapse on small data. So each
-member leaves out a tenth of the rows, another one each, and predicts with the parameters of its best score on
+Deviations: all members are trained in one batched pass, so they share batches and differ by their start. The paper stops
+after 40 epochs; here training lasts as long as the budget, and members would over-fit small data. So each member leaves
+out a tenth of the rows, a different tenth each, and predicts with the parameters that had the best score on
 them (`validation_share=0`: all rows and the current parameters). The paper evaluates a Gaussian with the mixture's
 moments; here the mixture itself is the prediction.
 """
@@ -171,7 +171,7 @@ class Networks:
 
 
 def left_out_rows(num_networks: int, num_data: int, share: float, generator: torch.Generator) -> Tensor:
-    """Row numbers [M, n] that each member leaves out: consecutive parts of one permutation, round and round."""
+    """Row numbers [M, n] that each member leaves out: consecutive parts of one permutation, from its start again when it ends."""
     count = min(max(1, round(share * num_data)), MOST_VALIDATION_ROWS, num_data - 1) if share > 0.0 else 0
     order = torch.randperm(num_data, generator=generator, device=generator.device)
     return order[torch.arange(num_networks * count, device=order.device) % num_data].view(num_networks, count)

@@ -233,8 +233,8 @@ class PosteriorGenerator:
     def start(self, rows: Data) -> None:
         """Begin at the exact posterior of h given these rows, for the σ² of a grid with the highest objective.
 
-        Each row counts N/n times, with the variance σ² + α s² that the energy gives it at a sure h; at α = 0 no other q
-        has a higher objective for that σ².
+        Each row counts N/n times, with the variance σ² + α s² that the energy has for a point mass at h. At α = 0 this q
+        maximises the objective for that σ².
         """
         seen = self.seen(rows)
         features, mean, residual = self.split(seen.x.double())

@@ -13,13 +13,14 @@ period of the prior, π/2, is a natural trajectory length (`blocks.weight_poster
 Given all else, the posterior of the output layer is Gaussian. It is integrated out of U, and drawn from its closed form
 for each state that the chains visit (`output_layer=integrated`; `sampled` leaves it to the sampler).
 
-The default prior is fixed: one hidden layer of tanh units, s = 1 below and `output_scale` above. Its posterior can be sampled;
-with scales per layer and per input that are sampled too (`hierarchical`, log s_l = t ξ, log a_d = t' ξ) data with little noise
-make it too narrow for the steps that its length asks for: R-hat stayed at 1.2 to 1.8 on concrete and yacht after 300 s. With
+The default prior is fixed: one hidden layer of tanh units, s = 1 below and `output_scale` above. Its posterior can be
+sampled. With `hierarchical`, scales per layer and per input are sampled too, log s_l = t ξ and log a_d = t' ξ. Data with
+little noise then make the posterior so narrow that chains need very small steps and do not converge: R-hat stayed at 1.2 to 1.8
+on concrete and yacht after 300 s. With
 `fit_prior` the prior is W = Mu + exp(R) ξ with constant biases, its parameters fitted by evidence before sampling.
 
 Chains start at draws of the prior while the likelihood has a small power, which rises to 1 over `annealing` iterations. The
-burn-in ends by a test (`blocks.burn_in`); a chain that is stuck in it begins again where another one is. A chain that is stuck
+burn-in ends by a test (`blocks.burn_in`); a chain that is stuck before that restarts at the state of another chain. A chain that is stuck
 later is left out of predictions. Both are reported: `chains_restarted`, `chains_excluded`.
 
 `preset=sip_paper` has the settings of the SIP paper's appendix: one chain, 25 leapfrog steps of 5e-5 in the raw weights,
@@ -72,7 +73,7 @@ class HMC(Method):
 
     name: ClassVar[str] = "hmc"
     paper: ClassVar[str] = "Neal, Bayesian learning for neural networks, 1996; ChEES: Hoffman et al., AISTATS 2021"
-    # Every leapfrog step passes over all rows; beyond this, minutes end in the burn-in.
+    # Every leapfrog step passes over all rows: with more of them the burn-in takes longer than minutes.
     max_rows: ClassVar[int | None] = 5_000
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # the appendix of the SIP paper
@@ -143,7 +144,7 @@ class HMC(Method):
             yield chains
 
     def warm_up(self, chains: Chains, budget: Budget) -> None:
-        """One iteration before draws count: first the likelihood's power rises to 1, then `BurnIn` has to be content."""
+        """One iteration before draws count: first the likelihood's power rises to 1, then the test of `BurnIn` has to pass."""
         sampler, network = chains.sampler, chains.network
         if network.power < 1.0:
             network.temper(min(1.0, (sampler.iteration + 1) / self.annealing))
@@ -160,7 +161,7 @@ class HMC(Method):
             chains.begin_sampling()
 
     def network(self, train: Data, budget: Budget, generator: torch.Generator) -> BayesianNetwork:
-        """The energy of the weights, with the prior that it has."""
+        """The energy of the weights, with the prior that the options describe."""
         prior = make_prior(
             self.prior, train.x, generator, hidden=(self.hidden_units,) * self.hidden_layers, mean_scale=0.0, log_scale=None,
             bias_scale=0.3 if self.fit_prior else 0.0, bias_log_scale=None if self.fit_prior else 0.0,
@@ -227,7 +228,7 @@ class Chains:
         self.sampler.stop_adapting()  # `recent` serves predictions until the first draw that counts
 
     def restart_stuck(self) -> None:
-        """A chain that does not move begins again where a random other one is; its momentum takes it elsewhere."""
+        """Restart each stuck chain at the state of a random other chain; its own momentum separates the two."""
         held = self.burn_in.stuck()
         free = [chain for chain in range(len(self.sampler.state.potential)) if chain not in held]
         for chain in held if free else []:

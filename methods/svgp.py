@@ -1,4 +1,4 @@
-"""Sparse variational Gaussian process regression: the yardstick where exact Gaussian processes are out of reach.
+"""Sparse variational Gaussian process regression: the baseline where exact Gaussian processes are too slow.
 
 Hensman, Fusi, Lawrence: Gaussian processes for big data, UAI 2013, through gpytorch (`pip install fsibench[gp]`). ARD
 RBF kernel, M inducing inputs that start at training rows and are learned, a whitened full-covariance q(u) and the

@@ -7,7 +7,7 @@
 The search is the plain form of what `fsibench tune` does: the defaults and random points of the method's `search` space,
 successive halving in rounds. A round fits each survivor afresh on four fifths of the training rows, scores it on the last
 fifth by LL − CRPS, keeps the better third and gives the next round's fits three times as long. What is left of the budget
-fits the best on all training rows. Until that is done the best fit so far answers.
+fits the best on all training rows. Until then predictions come from the best fit so far.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Mixture:
         return draws.flatten(0, 1)[:num_draws]
 
     def trace(self) -> dict[str, float | Tensor]:
-        """What the best member tells."""
+        """The trace of the best member."""
         told = getattr(self.members[0], "trace", dict)
         return dict(told())
 

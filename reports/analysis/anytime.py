@@ -191,7 +191,7 @@ def shares_of_targets(overview: Overview, anytime: Anytime, metric: str) -> dict
 def area_range(grid: Floats) -> tuple[float, float]:
     """Training seconds over which the share of targets is averaged: the last decade before the last evaluation.
 
-    From the first microsecond on, whoever is there first would win by the choice of the axis.
+    On an axis that starts at the first microsecond, the fastest start would win whatever comes later.
     """
     return max(float(grid[0]), float(grid[-1]) / 10), float(grid[-1])
 

@@ -1,4 +1,4 @@
-"""Cells that ended badly, and cells whose method distrusts its own result."""
+"""Cells that failed, and cells whose method reports that its diagnostics failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsibench.reports.numbers import number
 
 
 def doubtful_rows(results: Any) -> list[dict[str, Any]]:
-    """Cells whose method distrusts its own result, with what it reported."""
+    """Cells whose method reports failed diagnostics, with what it reported."""
     doubtful = [index for index, trace in enumerate(results.traces) if trace.get(DIAGNOSTICS_FAILED)]
     cells = results.cells[["entry", "dataset", "split"]].iloc[doubtful].to_dict("records")
     rows = [

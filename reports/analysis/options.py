@@ -33,5 +33,5 @@ def _text(value: object) -> str:
 def _given(name: str) -> set[str]:
     try:
         return set(parse_entry(name)[1])
-    except UsageError:  # a name that somebody else's program wrote
+    except UsageError:  # an entry name that another program wrote
         return set()

@@ -191,7 +191,7 @@ def costs(results: Results) -> pd.DataFrame:
     numbers = cells.loc[good, ["train_seconds", "cpu_seconds", "peak_memory_mb"]].astype(float)
     means = numbers.groupby(cells.loc[good, "entry"]).mean()
     table: pd.DataFrame = counts.join(means).join(prediction_costs(cells[good]))
-    if not results.same_speed:  # a mean over unequal machines would be a time of no machine
+    if not results.same_speed:  # a mean over unequal machines describes none of them
         table[SECONDS] = np.nan
     return table.assign(note=[results.notes.get(entry, "") for entry in table.index])
 

@@ -2,7 +2,7 @@
 
 For each data set and each pair of entries, the differences of their scores on common splits are tested after every
 split. Given a table of rows, random splits of it are independent draws, so the mean difference over all of its splits is
-what is tested. The test must hold however often one looks: it is an e-process. With n differences, their t statistic
+what is tested. The test is an e-process: its error rate holds although it is repeated after every split. With n differences, their t statistic
 and an effect size of N(0, g) under the alternative,
 
     e_n = (1 + n g)^(−1/2) [ (1 + t²/ν) / (1 + t²/((1 + n g) ν)) ]^(n/2),   ν = n − 1,

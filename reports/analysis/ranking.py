@@ -44,7 +44,7 @@ class Blocks:
 def complete_blocks(table: pd.DataFrame, value: str = "value", entries: Sequence[str] | None = None) -> Blocks:
     """The blocks in which every ranked entry has an outcome, a score or a failure.
 
-    An entry that was run on few blocks would take the others' blocks away. Entries are therefore set aside, the one
+    An entry that was run on few blocks would leave few complete ones. Entries are therefore left out, the one
     with the most to gain first, as long as that makes (number of entries) x (number of complete blocks) larger.
     Naming `entries` ranks exactly those.
     """
@@ -61,7 +61,7 @@ def wide(table: pd.DataFrame, value: str = "value") -> tuple[pd.DataFrame, pd.Da
     block = [name for name in ("dataset", "split", "seed") if name in table.columns]
     place = table.assign(place=np.arange(len(table))).pivot(index=block, columns="entry", values="place")
     known = place.notna()
-    numbers = np.append(table[value].to_numpy(dtype=float), np.nan)  # the last one stands for cells that are not there
+    numbers = np.append(table[value].to_numpy(dtype=float), np.nan)  # the last place is for cells that do not exist
     rows = place.fillna(len(table)).to_numpy(dtype=np.int64)
     return pd.DataFrame(numbers[rows], index=place.index, columns=place.columns), known
 

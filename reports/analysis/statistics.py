@@ -1,4 +1,4 @@
-"""Honest statistics for small benchmarks, on bare pandas tables. The data set is the unit of replication.
+"""Statistics for small benchmarks, on bare pandas tables. The data set is the unit of replication.
 
 Splits of one data set share most of their training rows, and data sets are few. Treating dataset x split cells as
 independent makes almost every pair of methods look different. Everything here either takes one number per data set,

@@ -1,4 +1,4 @@
-"""Close to the exact posterior, and good on test rows: distances beside scores, and how far the two orders agree.
+"""Distances from the exact posterior beside scores on test rows, and how far their orders of entries agree.
 
 Only problems with a reference posterior have these columns. Entries that name `reference` in their options have the prior
 of the reference; all others learn or choose their own, so that their distance is not one of inference alone.
@@ -54,7 +54,7 @@ def table(finals: pd.DataFrame) -> pd.DataFrame:
 
 
 def correlations(means: pd.DataFrame, seed: int = 1) -> list[Correlation]:
-    """Near to the posterior against good on test rows: +1 when both put entries into the same order.
+    """Rank correlation of closeness to the posterior with the test score: +1 when both order entries alike.
 
     Problems and entries are resampled: both are a choice among many.
     """

@@ -1,4 +1,4 @@
-"""A look at a table before anything is trained: what would make its scores mean less than they seem to.
+"""Checks of a table before anything is trained: properties that make its scores misleading.
 
     index      row numbers among the inputs               copy       equal to another input
     id         whole numbers, all different               constant   one value only

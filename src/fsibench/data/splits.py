@@ -1,7 +1,7 @@
 """Which rows train and which rows test.
 
 Random schemes are functions of a row count and an index: split i uses the i-th draw of
-`numpy.random.RandomState(1).permutation(n)`, the generator behind the index lists that the field reports on. The others
+`numpy.random.RandomState(1).permutation(n)`, which also made the published index lists. The others
 look at the table: `twins` keeps equal rows together, `gap` cuts out the middle third of one input, and a table with a
 time, group or fold column of its own is divided by that column.
 """

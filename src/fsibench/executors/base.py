@@ -39,5 +39,5 @@ class Limits:
 
 
 def lost(how: str) -> Finished:
-    """The closing report of a cell that cannot speak for itself any more."""
+    """The final report of a cell whose process is gone."""
     return Finished("lost", f"the worker process was lost: {how}")

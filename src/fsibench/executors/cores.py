@@ -1,4 +1,4 @@
-"""Cores as places for cells: a lock per core says who is where, also between two runs at once."""
+"""Pins cells to cores. A lock file per core keeps two cells off the same core, also cells of two runs."""
 
 from __future__ import annotations
 

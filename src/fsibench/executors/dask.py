@@ -126,7 +126,7 @@ def _events(future: Any, cells: list[Cell]) -> Iterator[Event]:
 
 
 def _reports(text: str, cells: list[Cell]) -> dict[str, list[Report]]:
-    """By cell id. One message that belongs nowhere means that the channel is broken: nothing of the block counts."""
+    """Reports by cell id. A message with an unknown id means a broken channel, so the whole block is discarded."""
     found: dict[str, list[Report]] = {cell.id: [] for cell in cells}
     for line in text.splitlines():
         sender, report = decode(line)

@@ -24,7 +24,7 @@ for method in registry.methods().items.values():
 
 
 def _first_optimiser_step() -> None:
-    """The first step of any torch optimiser imports a good part of torch: seconds that belong to no method.
+    """Take an optimiser step before any cell does: the first one imports a large part of torch, which takes seconds.
 
     No backward pass: a process that has started autograd's engine must not fork.
     """
@@ -34,14 +34,14 @@ def _first_optimiser_step() -> None:
 
 
 def _first_cell() -> None:
-    """A cell without training leaves its imports and caches behind: metrics, plugins, the syntax of the core."""
+    """Run a cell without training: it loads metrics and plugins, and parses the core for the identity check."""
     small = {"methods": ["constant"], "datasets": ["bimodal[num_train=20,num_test=20]"], "splits": 1, "steps": 1}
     for cell in make_plan(load_protocol("smoke", small)):
         run_cell(cell, lambda _report: None)
 
 
 def _syntax_of_methods() -> None:
-    """Every cell compares the code here with the planned one; files are parsed once, as long as they do not change."""
+    """Parse the code now: every cell compares it with the planned one, and unchanged files are parsed only once."""
     for method in registry.methods().items.values():
         identity.code_version(method.__module__)
 

@@ -15,7 +15,7 @@ from fsibench.errors import UsageError
 from fsibench.harness.events import MalformedMessage
 from fsibench.harness.plan import Cell
 
-# The largest honest message is an artifact, functions on a grid: about a megabyte.
+# The largest valid message is an artifact, functions on a grid: about a megabyte.
 MOST_BYTES = 16 * 2**20
 READ_BYTES = 1 << 16
 _LENGTH = 4

@@ -51,7 +51,7 @@ def serve(descriptor: int) -> None:
     import fsibench.executors.preload  # noqa: F401 (the point of a warm server)
 
     gc.collect()
-    gc.freeze()  # what is here stays: a collection in a cell need not touch, and so copy, its pages
+    gc.freeze()  # exempt from garbage collection: a collection in a cell would write to these pages and so copy them
     alarm = _wake_on_child()
     supervisors: set[int] = set()
     while True:
@@ -107,7 +107,7 @@ def _wait(*descriptors: Any) -> set[int]:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     ready = {number for number, _ in poll.poll()}
-    if descriptors[-1] in ready:  # the alarm: rung once or often, it is off again
+    if descriptors[-1] in ready:  # empty the wake-up pipe, however many signals arrived
         with contextlib.suppress(BlockingIOError):
             os.read(descriptors[-1], READ_BYTES)
     return ready
@@ -182,7 +182,7 @@ def _until_it_ends(job: _Job, channel: Channel, alarm: int) -> int:
         if process:
             break
     with contextlib.suppress(ProcessLookupError, PermissionError):  # the group ended with its leader
-        os.killpg(job.process, signal.SIGKILL)  # where no family can be seen, the group is what we know
+        os.killpg(job.process, signal.SIGKILL)  # for systems where descendants cannot be listed
     processes.end_descendants()
     job.listen()
     job.close()
@@ -215,7 +215,7 @@ def _fork_cell(text: str, channel: Channel, core: Core | None) -> _Job:
 
 
 def _become_cell(supervisor: int, printer: int, core: Core | None) -> None:
-    """A session, a family and an output of its own, and a core where one is free."""
+    """Give the cell its own session, descendants and output, and a core where one is free."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     processes.die_with_parent()

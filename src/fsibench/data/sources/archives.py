@@ -1,4 +1,4 @@
-"""Archives and compressed files as streams: never unpacked to disk, limited in what they may expand to."""
+"""Archives and compressed files as streams: never unpacked to disk, with a limit on their expanded size."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def allowed_bytes(packed_bytes: int) -> int:
 
 
 class _Expanding(io.RawIOBase):
-    """Counts what comes out of a decompressor and stops at an expansion that no table of numbers has."""
+    """Counts decompressed bytes and stops at an expansion ratio that no table of numbers has."""
 
     def __init__(self, stream: Any, packed_bytes: int, origin: str) -> None:
         self._stream, self._origin = stream, origin

@@ -69,7 +69,7 @@ def lock(name: str) -> Iterator[None]:
 def replacing(target: Path) -> Iterator[Path]:
     """A new folder to fill, which becomes `target` if the block succeeds and vanishes if it does not.
 
-    The caller holds the lock of `target`'s name, so whatever lies in the same staging place is a dead process's.
+    The caller holds the lock of `target`'s name, so anything in the staging folder was left by a process that died.
     """
     staging = folder() / "staging" / target.name
     try:
@@ -112,7 +112,7 @@ def discard(target: Path) -> None:
 def clean(*, everything: bool = False) -> int:
     """Remove prepared splits, or all that can be fetched or made again; returns the number of bytes.
 
-    Runs that have mapped such a file keep it until they end. Tables that came from Python are nowhere else and stay.
+    Runs that have mapped such a file keep it until they end. Tables added from Python exist nowhere else, so they are kept.
     """
     removed = 0
     for kind in ("prepared", *(("tables", "suites", "downloads", "staging", "removed") if everything else ())):
@@ -196,7 +196,7 @@ def read_table(name: str, sha256: str | None = None, *, thorough: bool = False) 
 
 
 def record_of(name: str) -> dict[str, Any] | None:
-    """What `table.json` says, without a look at the values; None if it says nothing of use."""
+    """The content of `table.json`, values not checked; None if it cannot be used."""
     try:
         record: dict[str, Any] = json.loads((table_folder(name) / "table.json").read_text(encoding="utf-8"))
         return record if record["format"] == FORMAT else None

@@ -1,4 +1,4 @@
-"""From the columns of a file to inputs and target: by name, by position, or as the user says."""
+"""From the columns of a file to inputs and target: by name, by position, or by options of the user."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def target_last(raw: Raw, target: int, drop: tuple[int, ...]) -> Raw:
 
 
 def renamed(raw: Raw, passport: Passport) -> Raw:
-    """The provider's columns under the passport's names, by position; the hash tells if the order is another."""
+    """The provider's columns under the passport's names, by position; a wrong order changes the hash."""
     names = (*passport.columns, passport.target)
     if raw.names and len(raw.names) != len(names):
         found = ", ".join(filter(None, raw.names[:20]))

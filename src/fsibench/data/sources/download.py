@@ -1,4 +1,4 @@
-"""Files over https: whole or not at all, checked, retried with back-off, with a progress bar on a terminal."""
+"""Downloads over https: complete files only, checked, retried with back-off, with a progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
 
 
 class _Again(Exception):
-    """This attempt failed in a way that another may not."""
+    """This attempt failed; another one may succeed."""
 
 
 def uci_address() -> str:

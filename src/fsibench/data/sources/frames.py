@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 Column = tuple[Floats, tuple[str, ...] | None]  # values, and the labels that they are places of
 
 
-MOST_NUMBERS = 20  # different ones that a column of labels may hold; a text among more is taken for a typing error
+MOST_NUMBERS = 20  # a text beside more distinct numbers than this is taken for a typing error, not for a label
 
 
 def from_texts(

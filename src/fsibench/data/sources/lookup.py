@@ -1,7 +1,7 @@
 """The way to a table: local cache, mirror folder, package, OpenML, UCI archive; the first that has it is verified.
 
 The cache is repaired if it is damaged. A file in the mirror folder was put there on purpose, so a wrong one is an
-error. A remote place that sends something else is passed over with a warning, and the next one is asked.
+error. A remote source that sends another table is skipped with a warning, and the next one is tried.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from fsibench.errors import DataError, Unreachable
 
 logger = logging.getLogger(__name__)
 
-# What `verify` says of an intact copy of a table whose original is not known by a hash: no fault, and no proof.
+# The answer of `verify` for a readable copy of a table whose passport has no hash: it can neither be confirmed nor refuted.
 UNVERIFIED = "unverified (no hash of the original table is known)"
 MIRROR_ENDINGS = (".csv.gz", ".parquet", ".csv")
 
 
 class _Variant(Exception):
-    """Raised for a known near copy of a table, which is passed over and not reported as an error."""
+    """Raised for a known near copy of a table, which is skipped without an error."""
 
 
 def load(passport: Passport, bundled: Path | None = None) -> Table:
@@ -276,7 +276,7 @@ def _moved(passport: Passport) -> Table:
 
 
 def _plausible_bytes(passport: Passport) -> int:
-    """No honest file of this table is larger: 32 characters a number, and room for whatever else an archive holds."""
+    """An upper limit for a file of this table: 32 characters per number, plus room for other content of an archive."""
     return 32 * passport.rows * (len(passport.columns) + 1) + (1 << 26)
 
 

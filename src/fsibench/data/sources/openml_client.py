@@ -1,7 +1,7 @@
 """Tables from OpenML through its own client, by pinned id.
 
 The client works in a private folder that is thrown away, since it neither checks Parquet files nor replaces broken
-ones; what it brings is verified and kept in our own cache.
+ones; what it downloads is verified and kept in our own cache.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _settings(client: Any, workplace: Path, arff: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _limit_on_silence() -> Iterator[None]:
-    """The client asks without a time limit, so a silent server would hang it for ever: add the limit underneath."""
+    """Add a time limit to the client's HTTP library: without one, a server that never answers blocks it forever."""
     import requests
 
     session_class: Any = requests.Session

@@ -49,7 +49,7 @@ REPEATED = frozenset({"drop", "date", "number", "label"})
 
 @dataclass(frozen=True)
 class OwnTable(TableDataset):
-    """A table under a reference; what it takes to read it is kept in the cache under a hash of all the words."""
+    """A table named by a reference. The table as read is cached under a hash of all words of the reference."""
 
     target: str = ""
     drop: tuple[str, ...] = ()

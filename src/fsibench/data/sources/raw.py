@@ -1,4 +1,4 @@
-"""What a reader gives: names, and blocks of numbers. What it may be asked: the layout of a file."""
+"""What a reader returns, names and blocks of numbers, and what it is told, the layout of a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from fsibench.data import Floats
 from fsibench.errors import DataError
 
-# Python also reads 1_0 as ten and "infinity" as a number; a label such as 1_0 is none.
+# Stricter than `float`, which also accepts 1_0 and "infinity".
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _TRUTH = {"true": 1.0, "false": 0.0}
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})

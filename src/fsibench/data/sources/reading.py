@@ -1,7 +1,7 @@
 """Files to numbers: delimited text, Parquet, spreadsheets, ARFF, archives; with an error that says what and where.
 
 Nothing here trusts the file: text in numeric columns, missing and infinite values, ragged lines, repeated names,
-binary garbage, archives that expand without end or reach outside themselves are refused in one sentence.
+binary garbage, archives that expand too far or contain paths outside themselves are refused with one sentence.
 """
 
 from __future__ import annotations

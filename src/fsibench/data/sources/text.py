@@ -76,7 +76,7 @@ def _fields(line: str, delimiter: str) -> list[str]:
         return line.split()
     try:
         return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [""])
-    except csv.Error:  # a stray carriage return, a field without end: one field, and the caller sees too few
+    except csv.Error:  # a stray carriage return or an unclosed quote: return one field, and the caller reports too few
         return [line]
 
 

@@ -250,7 +250,7 @@ class Store:
             f" FROM evaluations e JOIN cells c ON c.id = e.cell {'WHERE e.final' if only_final else ''}"
             " ORDER BY c.started, c.id, e.step"
         )
-        metrics = self.metrics()  # before the rows: a driver may add columns between the two looks
+        metrics = self.metrics()  # read before the rows, because a driver may add columns in between
         frame = self._frame(query)
         latest = frame.drop_duplicates([*COORDINATES], keep="last")["cell"]
         frame = frame[frame["cell"].isin(latest)]
@@ -296,7 +296,7 @@ class Store:
             with packing.as_database(other) as database:
                 return merging.merge(self._connection, database, FINAL_STATUSES)
         finally:
-            self._metrics = None  # it may have brought columns
+            self._metrics = None  # the merge may have added columns
 
     def pack(self, path: Path) -> int:
         """Write everything to one Parquet file (`packing`), which `read` and `merge` take; returns the number of cells."""

@@ -1,4 +1,4 @@
-"""A store as one Parquet file, and back: small enough to be committed, whole enough to go on from.
+"""A store as one Parquet file, and back. The file is small enough to commit, and a run can continue from it.
 
 One row per cell with every column of the store; its evaluations and artifacts are lists within the row, the runs are in
 the file's metadata. Numbers come back bit for bit, PIT counts and options as the same JSON. Two things are left behind:

@@ -42,7 +42,7 @@ def salvage(source: Path, target: Path) -> Salvaged:
     if not source.is_file():
         raise StoreError(f"there is no store at {source}.")
     damaged = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True, timeout=30)
-    damaged.text_factory = lambda raw: raw.decode("utf-8")  # a text that is none is an error of its row
+    damaged.text_factory = lambda raw: raw.decode("utf-8")  # text that is not UTF-8 becomes an error of its row
     try:
         ids = _ids(damaged)
         fresh = schema.connect_for_writing(target)
@@ -148,7 +148,7 @@ def _is_json(text: Any) -> bool:
 
 
 def _insert(fresh: sqlite3.Connection, table: str, row: dict[str, Any]) -> bool:
-    """Whether the row fits the new store: a damaged one has an empty value where one must be, or a key of another."""
+    """Whether the row fits the new store: a damaged row may lack a required value or have the key of another row."""
     if table == "evaluations":
         schema.make_room_for(fresh, row.keys() - RESERVED_KEYS)
     known = {info[1] for info in fresh.execute(f"PRAGMA table_info({table})")}

@@ -157,7 +157,7 @@ def _undo_a_killed_transaction(path: Path) -> None:
 
 
 def _make(path: Path) -> None:
-    """An empty store, made under another name and then renamed: nobody can open one without tables."""
+    """An empty store. It is written under another name and then renamed, so nobody opens one without tables."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     connection = sqlite3.connect(fresh)
@@ -217,7 +217,7 @@ def check_for_damage(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def explained(path: Path, error: sqlite3.Error) -> StoreError:
-    """What SQLite found, as a sentence for the person at the keyboard."""
+    """SQLite's finding as one error message."""
     if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(f"the store {path} is busy ({error}); try again.")
     if _code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_FULL):
