@@ -17,7 +17,7 @@ from fsibench.reports.analysis import ranking, statistics
 from fsibench.reports.analysis.anytime import Anytime
 from fsibench.reports.analysis.report import Report, file_stems
 from fsibench.reports.analysis.results import LEVELS, Floats, direction
-from fsibench.reports.looks import Look, looks
+from fsibench.reports.styles import Style, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,30 +72,30 @@ def names(report: Report) -> list[str]:
 
 def all_figures(report: Report) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
     """(file stem, title, how to draw it) of every figure."""
-    style = looks(report.results.stored_names)
+    styled = styles(report.results.stored_names)
     anytime = Anytime.per_dataset(report.results, 40)
     names = file_stems(report.results.datasets)
     for dataset in report.results.datasets if len(names) <= MOST_DATASETS else ():
         title = f"Scores on {dataset} against training seconds"
-        yield f"convergence-{names[dataset]}", title, partial(curves, anytime, dataset, report.results.headline, style)
+        yield f"convergence-{names[dataset]}", title, partial(curves, anytime, dataset, report.results.headline, styled)
     for key in report.results.tested:
         label = report.results.metrics[key].label
         if not report.overview.blocks[key].values.empty:
             title = f"Critical-difference diagram, {label}"
-            yield f"critical-difference-{key}", title, partial(critical_difference, report, key, style)
+            yield f"critical-difference-{key}", title, partial(critical_difference, report, key, styled)
             title = f"Mean rank in {label} against training seconds"
-            yield f"rank-over-time-{key}", title, partial(rank_over_time, report, key, style)
+            yield f"rank-over-time-{key}", title, partial(rank_over_time, report, key, styled)
         title = f"Share of {label} targets reached"
-        yield f"targets-{key}", title, partial(targets, report, key, style)
+        yield f"targets-{key}", title, partial(targets, report, key, styled)
     if report.calibrations:
-        yield "coverage", "Coverage of central intervals", partial(coverage, report, style)
-        yield "pit", "Histograms of the probability integral transform", partial(pit, report, style)
+        yield "coverage", "Coverage of central intervals", partial(coverage, report, styled)
+        yield "pit", "Histograms of the probability integral transform", partial(pit, report, styled)
     for panel in (panel for panel in report.panels if "x2_range" not in panel):
         title = f"Predictive and prior on {panel['dataset']}"
-        yield f"functions-{names[panel['dataset']]}", title, partial(functions, panel, style)
+        yield f"functions-{names[panel['dataset']]}", title, partial(functions, panel, styled)
         if any(column["inducing"] for column in panel["columns"]):
             title = f"Inducing inputs on {panel['dataset']} during training"
-            yield f"inducing-{names[panel['dataset']]}", title, partial(inducing, panel, style)
+            yield f"inducing-{names[panel['dataset']]}", title, partial(inducing, panel, styled)
 
 
 def render(figure: Figure, file_format: str) -> bytes:
@@ -145,23 +145,23 @@ def legend(figure: Figure, axes: Axes) -> None:
         figure.legend(handles, short, loc="outside lower center", ncols=5, fontsize=7, frameon=False)
 
 
-def plot(axes: Axes, x: Floats, y: Floats, look: Look, label: str) -> None:
-    dashes = look.dash if look.dash else (None, None)
-    axes.plot(x, y, color=look.colour, dashes=dashes, lw=1.2, label=label)
+def plot(axes: Axes, x: Floats, y: Floats, style: Style, label: str) -> None:
+    dashes = style.dash if style.dash else (None, None)
+    axes.plot(x, y, color=style.colour, dashes=dashes, lw=1.2, label=label)
     if np.isfinite(y).sum() == 1:
-        axes.plot(x, y, look.marker, color=look.colour, ms=3)
+        axes.plot(x, y, style.marker, color=style.colour, ms=3)
 
 
-def curves(anytime: Anytime, dataset: str, keys: Sequence[str], style: Mapping[str, Look]) -> Figure:
+def curves(anytime: Anytime, dataset: str, keys: Sequence[str], styled: Mapping[str, Style]) -> Figure:
     """One panel per metric: median over splits against training seconds, band between the quartiles."""
     figure, panels = new_figure(TEXT_WIDTH, 2.5, 1, len(keys))
     grid, metrics = anytime.grids[dataset], anytime.results.metrics
     for axes, key in zip(panels, keys, strict=True):
-        for entry, look in style.items():
+        for entry, style in styled.items():
             band = anytime.band(key, dataset, entry)
             if band is not None and np.isfinite(band[0]).any():
-                plot(axes, grid, band[0], look, entry)
-                axes.fill_between(grid, band[1], band[2], color=look.colour, alpha=0.15, lw=0)
+                plot(axes, grid, band[0], style, entry)
+                axes.fill_between(grid, band[1], band[2], color=style.colour, alpha=0.15, lw=0)
         axes.set_xscale("log")
         axes.set_xlabel("training seconds")
         axes.set_title(f"{metrics[key].label} ({direction(metrics[key])})", fontsize=8)
@@ -169,20 +169,20 @@ def curves(anytime: Anytime, dataset: str, keys: Sequence[str], style: Mapping[s
     return figure
 
 
-def targets(report: Report, key: str, style: Mapping[str, Look]) -> Figure:
+def targets(report: Report, key: str, styled: Mapping[str, Style]) -> Figure:
     """Share of (data set, split, target) triples reached against training seconds."""
     figure, (axes,) = new_figure(COLUMN_WIDTH * 1.3, 2.8)
     shares = report.shares[key]
     grid = next(iter(report.slider.grids.values()))
-    for entry, look in style.items():
+    for entry, style in styled.items():
         if entry in shares:
-            plot(axes, grid, shares[entry], look, entry)
+            plot(axes, grid, shares[entry], style, entry)
     axes.set(xscale="log", xlabel="training seconds", ylim=(0, 1.02), ylabel=f"{report.results.metrics[key].label} targets reached")
     legend(figure, axes)
     return figure
 
 
-def rank_over_time(report: Report, key: str, style: Mapping[str, Look]) -> Figure:
+def rank_over_time(report: Report, key: str, styled: Mapping[str, Style]) -> Figure:
     """Mean rank over dataset x split if training had stopped at each time."""
     figure, (axes,) = new_figure(COLUMN_WIDTH * 1.3, 2.8)
     grid, entries = next(iter(report.slider.grids.values())), report.overview.blocks[key].entries
@@ -192,20 +192,20 @@ def rank_over_time(report: Report, key: str, style: Mapping[str, Look]) -> Figur
         values = ranking.complete_blocks(table, entries=entries).values
         ranks.append(ranking.mean_rank(values, report.results.metrics[key].larger_is_better).to_numpy())
     for entry, column in zip(entries, np.column_stack(ranks), strict=True):
-        plot(axes, grid, column, style[entry], entry)
+        plot(axes, grid, column, styled[entry], entry)
     axes.set(xscale="log", xlabel="training seconds", ylabel=f"mean rank, {report.results.metrics[key].label}")
     legend(figure, axes)
     return figure
 
 
-def pit(report: Report, style: Mapping[str, Look]) -> Figure:
+def pit(report: Report, styled: Mapping[str, Style]) -> Figure:
     """One histogram per entry, data sets with equal weight; flat is calibrated."""
-    entries = [entry for entry in style if any(key[1] == entry for key in report.calibrations)]
+    entries = [entry for entry in styled if any(key[1] == entry for key in report.calibrations)]
     figure, panels = panel_grid(len(entries), most_columns=5, panel_height=1.2, extra_height=0.2)
     for axes, entry in zip(panels, entries, strict=False):
         density = np.mean([item.pit for key, item in report.calibrations.items() if key[1] == entry], axis=0)
         width = 1 / len(density)
-        axes.bar((np.arange(len(density)) + 0.5) * width, density, width * 0.9, color=style[entry].colour)
+        axes.bar((np.arange(len(density)) + 0.5) * width, density, width * 0.9, color=styled[entry].colour)
         axes.axhline(1.0, color="black", lw=0.6, ls="--")
         axes.set(xlim=(0, 1), ylim=(0, max(2.0, 1.05 * float(density.max()))))
         axes.set_title(escape(entry[:24]), fontsize=7)
@@ -213,7 +213,7 @@ def pit(report: Report, style: Mapping[str, Look]) -> Figure:
     return figure
 
 
-def inducing(panel: Mapping[str, Any], style: Mapping[str, Look]) -> Figure:
+def inducing(panel: Mapping[str, Any], styled: Mapping[str, Style]) -> Figure:
     """Where the inducing inputs lie at each evaluation; training time runs upwards."""
     columns = [column for column in panel["columns"] if column["inducing"]][:8]
     figure, panels = new_figure(2.3 * len(columns), 2.0, 1, len(columns))
@@ -221,14 +221,14 @@ def inducing(panel: Mapping[str, Any], style: Mapping[str, Look]) -> Figure:
         times = [max(look["train_seconds"], 1e-3) for look in column["inducing"]]
         count = min(len(look["z"]) for look in column["inducing"])
         paths = np.array([look["z"][:count] for look in column["inducing"]], dtype=float)  # [T, M]
-        axes.plot(paths, times, color=style[column["entry"]].colour, lw=0.6)
-        axes.plot(paths[-1], np.full(count, times[-1]), ".", color=style[column["entry"]].colour, ms=3)
+        axes.plot(paths, times, color=styled[column["entry"]].colour, lw=0.6)
+        axes.plot(paths[-1], np.full(count, times[-1]), ".", color=styled[column["entry"]].colour, ms=3)
         axes.set(yscale="log", ylabel="training seconds", xlabel="x")
         axes.set_title(escape(column["entry"][:30]), fontsize=8)
     return figure
 
 
-def critical_difference(report: Report, key: str, style: Mapping[str, Look]) -> Figure:
+def critical_difference(report: Report, key: str, styled: Mapping[str, Style]) -> Figure:
     """Demšar's diagram of the ranks of data set means."""
     blocks = report.overview.blocks[key]
     ranks = ranking.ranks_of_dataset_means(blocks.values, report.results.metrics[key].larger_is_better, blocks.constant)
@@ -247,49 +247,49 @@ def critical_difference(report: Report, key: str, style: Mapping[str, Look]) -> 
         axes.text(rank, 0.4, str(rank), ha="center", fontsize=7)
     for index, group in enumerate(bars):
         axes.hlines(-0.35 * (index + 1), ordered[group[0]] - 0.03, ordered[group[-1]] + 0.03, color="black", lw=2)
-    _names(axes, ordered, style, half, 0.35 * len(bars) + 0.6)
+    _names(axes, ordered, styled, half, 0.35 * len(bars) + 0.6)
     title = f"{report.results.metrics[key].label}: critical difference {critical:.2f} (Nemenyi, 5 %, {len(ranks)} data sets)"
     axes.set_title(title, fontsize=8)
     return figure
 
 
-def _names(axes: Axes, ordered: pd.Series, style: Mapping[str, Look], half: int, top: float) -> None:
+def _names(axes: Axes, ordered: pd.Series, styled: Mapping[str, Style], half: int, top: float) -> None:
     """Better half to the left, worse half to the right, each with a line from its rank."""
     count = len(ordered)
     for index, (entry, rank) in enumerate(ordered.items()):
         left = index < half
         y = -top - (index if left else count - 1 - index)
         end = 1 - 0.1 if left else count + 0.1
-        axes.plot([rank, rank, end], [0, y, y], color=style[str(entry)].colour, lw=0.9)
+        axes.plot([rank, rank, end], [0, y, y], color=styled[str(entry)].colour, lw=0.9)
         name = str(entry) if len(str(entry)) <= 30 else f"{str(entry)[:29]}…"
         text = escape(f"{name} {rank:.2f}")
         axes.text(end - 0.05 if left else end + 0.05, y, text, ha="right" if left else "left", va="center", fontsize=7)
 
 
-def coverage(report: Report, style: Mapping[str, Look]) -> Figure:
+def coverage(report: Report, styled: Mapping[str, Style]) -> Figure:
     """Coverage against promise, one panel per data set."""
     datasets = report.results.datasets[:MOST_DATASETS]
     figure, panels = panel_grid(len(datasets), most_columns=4, panel_height=1.9, extra_height=0.5)
     for axes, dataset in zip(panels, datasets, strict=False):
         axes.plot([0, 1], [0, 1], color="grey", lw=0.6)
-        for entry, look in style.items():
+        for entry, style in styled.items():
             item = report.calibrations.get((dataset, entry))
             if item is not None:
-                plot(axes, np.array([0, *LEVELS, 1]), np.array([0, *item.coverage, 1]), look, entry)
+                plot(axes, np.array([0, *LEVELS, 1]), np.array([0, *item.coverage, 1]), style, entry)
         axes.set_title(escape(dataset), fontsize=8)
         axes.set(xlabel="promised", ylabel="covered", xlim=(0, 1), ylim=(0, 1), aspect="equal")
     legend(figure, panels[0])
     return figure
 
 
-def functions(panel: Mapping[str, Any], style: Mapping[str, Look]) -> Figure:
+def functions(panel: Mapping[str, Any], styled: Mapping[str, Style]) -> Figure:
     """One column per entry: quantile fan, draws of the function, draws of the prior; the same axes in a row."""
     columns = panel["columns"][:8]
     kinds = [kind for kind in ("quantiles", "samples", "draws", "prior") if any(column[kind] for column in columns)]
     figure, panels = new_figure(1.6 * len(columns) + 0.3, 1.35 * len(kinds) + 0.2, len(kinds), len(columns))
     for index, axes in enumerate(panels):
         kind, column = kinds[index // len(columns)], columns[index % len(columns)]
-        draw_panel(axes, panel, column, kind, style[column["entry"]])
+        draw_panel(axes, panel, column, kind, styled[column["entry"]])
         if index < len(columns):
             axes.set_title(escape(column["entry"][:24]), fontsize=7)
         if index % len(columns) == 0:
@@ -298,7 +298,7 @@ def functions(panel: Mapping[str, Any], style: Mapping[str, Look]) -> Figure:
     return figure
 
 
-def draw_panel(axes: Axes, panel: Mapping[str, Any], column: Mapping[str, Any], kind: str, look: Look) -> None:
+def draw_panel(axes: Axes, panel: Mapping[str, Any], column: Mapping[str, Any], kind: str, style: Style) -> None:
     x = np.asarray(column["x"], dtype=float)
     if kind != "prior":
         train = np.asarray(panel["train"], dtype=float)
@@ -309,13 +309,13 @@ def draw_panel(axes: Axes, panel: Mapping[str, Any], column: Mapping[str, Any], 
     if kind == "quantiles":
         fan = [np.asarray(item["y"], dtype=float) for item in column["quantiles"]]
         for low, high in zip(fan[: len(fan) // 2], fan[::-1], strict=False):
-            axes.fill_between(x, low, high, color=look.colour, alpha=0.25, lw=0)
+            axes.fill_between(x, low, high, color=style.colour, alpha=0.25, lw=0)
         if len(fan) % 2:
-            axes.plot(x, fan[len(fan) // 2], color=look.colour, lw=0.9)
+            axes.plot(x, fan[len(fan) // 2], color=style.colour, lw=0.9)
     elif kind == "samples":
         for row in column["samples"]:
-            axes.plot(x, row, ".", color=look.colour, ms=1, alpha=0.6)
+            axes.plot(x, row, ".", color=style.colour, ms=1, alpha=0.6)
     else:
         for row in column[kind]:
-            axes.plot(x, row, color=look.colour, lw=0.6, alpha=0.7)
+            axes.plot(x, row, color=style.colour, lw=0.6, alpha=0.7)
     axes.set(xlim=panel["x_range"], ylim=panel["prior_range"] if kind == "prior" else panel["y_range"])

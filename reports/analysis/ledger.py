@@ -74,7 +74,7 @@ def published_doubts(table: pd.DataFrame) -> list[plausibility.Doubt]:
 def own_doubts(overview: Overview) -> list[plausibility.Doubt]:
     """The same checks over our own means."""
     parts = []
-    for metric in (key for key in plausibility.LARGER_IS_BETTER if key in overview.summaries):
+    for metric in (key for key in plausibility.CHECKED if key in overview.summaries):
         summary = overview.summaries[metric].reset_index()
         part = summary.rename(columns={"entry": "method", "standard_error": "error", "standard_deviation": "spread"})
         parts.append(part[["dataset", "method", "mean", "error", "spread"]].assign(metric=metric))
@@ -203,7 +203,7 @@ def ranks_among_published(overview: Overview, entries: Mapping[str, Mapping[str,
         return None
     results, datasets = overview.results, set(published()["dataset"])
     columns = {}
-    for metric in plausibility.LARGER_IS_BETTER:
+    for metric in plausibility.CHECKED:
         table = results.table(metric)
         table = table[table["dataset"].isin(datasets) & table["entry"].isin(chosen)]
         blocks = ranking.complete_blocks(table, entries=[name for name in chosen if name in set(table["entry"])])

@@ -29,9 +29,10 @@ import numpy as np
 import pandas as pd
 
 from fsibench.harness.plausibility import CRPS_RANGE, HALF_LOG_2_PI_E, LARGEST_LL_EXCESS
+from fsibench.metrics import known
 
 LARGEST_UNIT_ERROR = 5.0
-LARGER_IS_BETTER = {"rmse": False, "ll": True, "crps": False}
+CHECKED = ("rmse", "ll", "crps")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def check_table(table: pd.DataFrame) -> list[Doubt]:
     """All doubts about a long table of scores."""
     doubts: list[Doubt] = []
     for dataset, rows in table.groupby("dataset", sort=True):
-        wide = rows.pivot(index="method", columns="metric", values="mean").reindex(columns=list(LARGER_IS_BETTER))
+        wide = rows.pivot(index="method", columns="metric", values="mean").reindex(columns=list(CHECKED))
         exponents = list(_check_exponent(str(dataset), wide))
         for doubt in exponents:  # the other checks use the probable reading, or they would only repeat this one
             wide.loc[doubt.method, "rmse"] = doubt.reading
@@ -113,7 +114,7 @@ def _check_marks(dataset: str, rows: pd.DataFrame) -> Iterator[Doubt]:
         best = column.loc[column["mark"] == "best", "mean"]
         if best.empty:
             continue
-        larger = LARGER_IS_BETTER[str(metric)]
+        larger = known()[str(metric)].larger_is_better
         better = column["mean"] > best.iloc[0] if larger else column["mean"] < best.iloc[0]
         for _, row in column[better].iterrows():
             marked = column.loc[best.index[0], "method"]
@@ -135,7 +136,7 @@ def _check_oracle(dataset: str, rows: pd.DataFrame) -> Iterator[Doubt]:
     if oracle is None:
         return
     for _, row in rows.iterrows():
-        sign = 1.0 if LARGER_IS_BETTER[row["metric"]] else -1.0
+        sign = 1.0 if known()[row["metric"]].larger_is_better else -1.0
         gain = sign * (row["mean"] - oracle[row["metric"]])
         error = row.get("error", math.nan)
         # Test points are a sample: the truth itself is beaten by chance, hardly ever by three standard errors.
@@ -162,7 +163,7 @@ def oracles() -> dict[str, dict[str, float]]:
     """Data set -> expected scores of its true conditional density."""
     text = (resources.files("fsibench.reports") / "data" / "oracles.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
-    return {row["dataset"]: {metric: float(row[metric]) for metric in LARGER_IS_BETTER} for row in rows}
+    return {row["dataset"]: {metric: float(row[metric]) for metric in CHECKED} for row in rows}
 
 
 def base_name(dataset: str) -> str:

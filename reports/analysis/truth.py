@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
+from fsibench.metrics import known
+
 Floats = npt.NDArray[np.float64]
 
 DISTANCES = ("w2", "kl", "mean", "sd", "energy")
@@ -69,8 +71,7 @@ def correlations(means: pd.DataFrame, seed: int = 1) -> list[Correlation]:
 
 
 def _correlation(distance: str, score: str, problems: list[Floats], seed: int) -> Correlation:
-    # small distances are good; so is a small CRPS, but a large LL
-    signs = np.array([1.0, 1.0 if score == "crps" else -1.0])
+    signs = np.array([1.0, -1.0 if known()[score].larger_is_better else 1.0])  # small distances are good
     problems = [part * signs for part in problems]
     values = np.array([_spearman(part[None])[0] for part in problems])
     generator = np.random.default_rng(seed)

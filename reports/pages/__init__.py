@@ -19,7 +19,7 @@ from typing import Any
 from fsibench.errors import UsageError
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.analysis.results import Floats, direction, explanation
-from fsibench.reports.looks import looks
+from fsibench.reports.styles import styles
 
 GROUP = "fsibench.pages"
 Sheets = Mapping[str, Mapping[str, Any]]
@@ -82,12 +82,12 @@ def fault_text(error: BaseException) -> str:
 def common(report: Report) -> dict[str, Any]:
     """What the scripts of every page need: entries with their looks, data sets, metrics, links."""
     results, board = report.results, report.overview.board
-    style = looks(results.stored_names)
+    styled = styles(results.stored_names)
     entries = [
         {
             "name": entry,
-            "colour": style[entry].colour,
-            "dash": list(style[entry].dash),
+            "colour": styled[entry].colour,
+            "dash": list(styled[entry].dash),
             "note": results.notes.get(entry, ""),
             "doubtful": int(board.loc[entry, "doubtful"]),
             "page": report.entry_files[entry],

@@ -17,8 +17,8 @@ from fsibench.reports.analysis import anytime, ranking, results
 from fsibench.reports.analysis.overview import Overview
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.analysis.standing import Standing
-from fsibench.reports.looks import looks
 from fsibench.reports.numbers import number
+from fsibench.reports.styles import styles
 
 # The first is the best entry, so that the longest name appears in every sentence and chart.
 HOSTILE = ("long" * 60, "<script>window.hurt=1</script>", "<img src=x onerror=window.hurt=2>", "quote\"'`${x}\\", "名前 مرحبا Ω")
@@ -225,9 +225,9 @@ def test_filters_hide_entries_and_change_what_counts(open_page: Open, full_store
 
 def test_curves_toggle_highlight_zoom_and_show_values(open_page: Open, full_store: Path) -> None:
     page = open_page("convergence")
-    style = looks(results.load(full_store).stored_names)
+    styled = styles(results.load(full_store).stored_names)
     curve = page.locator('#panels path.series[data-entry="vip"]').first
-    assert curve.get_attribute("stroke") == style["vip"].colour
+    assert curve.get_attribute("stroke") == styled["vip"].colour
     chart = page.locator("#panels svg.chart").first
     chart.hover()
     assert "aadm" in page.locator(".tip").inner_text()

@@ -21,7 +21,7 @@ from fsibench.cli import compare as compare_command
 from fsibench.cli import report as report_command
 from fsibench.errors import UsageError
 from fsibench.harness.store import Store
-from fsibench.reports import compare, figures, looks, markdown, numbers, site, tables, terminal
+from fsibench.reports import compare, figures, markdown, numbers, site, styles, tables, terminal
 from fsibench.reports.analysis import anytime, calibration, results, statistics
 from fsibench.reports.analysis.overview import Overview
 from fsibench.reports.analysis.report import file_stems
@@ -126,9 +126,9 @@ def test_equal_results_give_equal_bytes(make_store: MakeStore, tmp_path: Path) -
     for file in sorted(first.rglob("*.*")):
         assert file.read_bytes() == (second / file.relative_to(first)).read_bytes()
     overview = Overview(results.load(path))
-    style = looks.looks(overview.results.stored_names)
+    styled = styles.styles(overview.results.stored_names)
     drawn = [
-        figures.render(figures.curves(anytime.Anytime.per_dataset(overview.results, 9), "boston", ["ll"], style), "svg")
+        figures.render(figures.curves(anytime.Anytime.per_dataset(overview.results, 9), "boston", ["ll"], styled), "svg")
         for _ in range(2)
     ]
     assert drawn[0] == drawn[1]
@@ -228,15 +228,15 @@ def test_the_digits_of_an_error_follow_its_own_uncertainty() -> None:
 
 def test_a_method_looks_the_same_in_every_report_and_its_variants_share_its_hue() -> None:
     names = ["gp", "sip", "sip[prior=ns]", "vip", "vip_collapsed", "mine", "mine[depth=2]"]
-    alone = {name: looks.look(name) for name in names}
-    assert looks.looks({name: name for name in (*names, "aaa", "zzz")}).items() >= alone.items()
+    alone = {name: styles.style(name) for name in names}
+    assert styles.styles({name: name for name in (*names, "aaa", "zzz")}).items() >= alone.items()
     for variant, original in (("sip[prior=ns]", "sip"), ("vip_collapsed", "vip"), ("mine[depth=2]", "mine")):
         assert alone[variant].colour == alone[original].colour
         assert alone[variant].dash != alone[original].dash
-    shown = [looks.look(name) for name in looks.METHODS]
-    assert len({(look.colour, look.dash) for look in shown}) == len(looks.METHODS)
-    # Renaming for a paper changes the name, not the look.
-    assert looks.looks({"Ours": "sip"})["Ours"] == alone["sip"]
+    shown = [styles.style(name) for name in styles.METHODS]
+    assert len({(style.colour, style.dash) for style in shown}) == len(styles.METHODS)
+    # Renaming for a paper changes the name, not the style.
+    assert styles.styles({"Ours": "sip"})["Ours"] == alone["sip"]
 
 
 # Terminal ------------------------------------------------------------------------------------------------------

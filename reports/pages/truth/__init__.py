@@ -10,9 +10,9 @@ import pandas as pd
 from fsibench.harness.store import Store
 from fsibench.reports.analysis import truth
 from fsibench.reports.analysis.report import Report
-from fsibench.reports.looks import look
 from fsibench.reports.numbers import number
 from fsibench.reports.pages import Page, Sheets
+from fsibench.reports.styles import style
 
 DIGITS = 3
 WIDTH, HEIGHT, LEFT, BOTTOM = 520, 260, 56, 30
@@ -88,10 +88,10 @@ def figure(curves: pd.DataFrame) -> dict[str, Any]:
 
     lines = []
     for (entry, _), part in shown.groupby(["entry", "cell"], observed=True, sort=False):
-        style = look(entry)
+        own = style(entry)
         pairs = zip(part["train_seconds"], part["truth_w2"], strict=True)
         lines.append({
-            "entry": entry, "colour": style.colour, "dash": " ".join(map(str, style.dash)),
+            "entry": entry, "colour": own.colour, "dash": " ".join(map(str, own.dash)),
             "points": " ".join(point(seconds, distance) for seconds, distance in pairs),
         })  # fmt: skip
     return {

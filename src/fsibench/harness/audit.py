@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsibench import registry
+from fsibench import metrics, registry
 from fsibench.errors import FsibenchError
 from fsibench.harness import environment, fresh_data, plausibility
 from fsibench.harness.plan import Cell, Protocol, make_plan
@@ -123,7 +123,8 @@ def check_oracles(cells: pd.DataFrame, looks: pd.DataFrame, result: Audit) -> No
             continue
         truth = {(row.scheme, row.split): _truth(str(dataset), row.scheme, row.split) for row in rows.itertuples()}
         for entry, own in rows.groupby("entry"):
-            for metric, sign in (("rmse", -1.0), ("ll", 1.0), ("crps", -1.0)):
+            for metric in ("rmse", "ll", "crps"):
+                sign = 1.0 if metrics.known()[metric].larger_is_better else -1.0
                 oracle = [truth[row.scheme, row.split][metric] for row in own.itertuples()]
                 gain = sign * sum(own[metric] - [value for value, _ in oracle]) / len(own)
                 error = math.sqrt(sum(error**2 for _, error in oracle)) / len(own)

@@ -1,4 +1,4 @@
-"""Colours, dashes and markers. A method looks the same in every report, whoever else is in it; its variants share its hue."""
+"""Colours, dashes and markers. A method has the same ones in every report, and its variants share its hue."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ METHODS: dict[str, tuple[str, tuple[float, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Look:
+class Style:
     colour: str
     dash: tuple[float, ...]
     marker: str
 
 
-def look(entry: str) -> Look:
-    """The look of an entry, from its name alone: `vip_collapsed` and `vip[layers=2]` have the hue of `vip`."""
+def style(entry: str) -> Style:
+    """The style of an entry, from its name alone: `vip_collapsed` and `vip[layers=2]` have the hue of `vip`."""
     name, bracket, _ = entry.partition("[")
     family = name if name in METHODS else name.split("_")[0]
     if family in METHODS:
@@ -59,12 +59,12 @@ def look(entry: str) -> Look:
     number = _number(entry)
     if not plain:
         dash = VARIANT_DASHES[number % len(VARIANT_DASHES)]
-    return Look(colour, dash, MARKERS[_number(family) % len(MARKERS)])
+    return Style(colour, dash, MARKERS[_number(family) % len(MARKERS)])
 
 
-def looks(stored_names: Mapping[str, str]) -> dict[str, Look]:
-    """Entry -> its look; an entry that a report renames looks like what it is in the store."""
-    return {entry: look(stored) for entry, stored in stored_names.items()}
+def styles(stored_names: Mapping[str, str]) -> dict[str, Style]:
+    """Entry -> its style; an entry that a report renames keeps the style of its name in the store."""
+    return {entry: style(stored) for entry, stored in stored_names.items()}
 
 
 def _foreign_colour(family: str) -> str:
