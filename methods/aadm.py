@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fsibench.blocks.adversarial import Discriminator, Moments, adaptive_contrast
 from fsibench.blocks.divergences import mean_alpha_energy
-from fsibench.blocks.draws import by_rows, normal
+from fsibench.blocks.draws import PREDICTION_ROWS, by_rows, normal
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.mlp import NoiseSampler
 from fsibench.blocks.networks import num_weights, sampled_network, scaled_weights
@@ -200,7 +200,7 @@ class ImplicitWeights:
         return self._functions(x, w)
 
     def _functions(self, x: Tensor, w: Tensor) -> Tensor:
-        return by_rows(lambda rows: sampled_network(rows, w, self.biases, self.widths), x)
+        return by_rows(lambda rows: sampled_network(rows, w, self.biases, self.widths), x, PREDICTION_ROWS)
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:

@@ -135,7 +135,10 @@ class Layer:
         return self.q_mean + (self.factor() @ eps[..., None])[..., 0]
 
     def functions(self, h: Tensor, a: Tensor) -> Tensor:
-        """f_t(h_t) for inputs [T, N, D] and coefficients [T, D', S]: [T, N, D']."""
+        """f_t(h_t) for inputs [T, N, D], or [N, D] that all draws share, and coefficients [T, D', S]: [T, N, D']."""
+        if h.dim() == 2:
+            mean, features = self.features(h)
+            return mean.mT + torch.einsum("dns,tds->tnd", features, a)
         T, N, _ = h.shape
         mean, features = self.features(h.flatten(0, 1))
         features = features.view(len(features), T, N, -1)
@@ -179,10 +182,10 @@ class DeepProcess:
 
     def hidden(self, x: Tensor, coefficients: list[Tensor], num_draws: int) -> Tensor:
         """Inputs of the last layer for each draw of the inner coefficients, [T, N, D]."""
-        h = x.expand(num_draws, *x.shape)
+        h = x  # the first layer sees the same inputs in every draw
         for layer, a in zip(self.inner, coefficients, strict=True):
             h = h + layer.functions(h, a)
-        return h
+        return h if self.inner else x.expand(num_draws, *x.shape)
 
     def chunk_rows(self, x: Tensor, num_draws: int) -> int:
         """Rows at a time: a row passes all basis functions of all outputs, once for each draw."""

@@ -47,7 +47,7 @@ from torch import Tensor
 
 from fsibench.blocks import diagnostics
 from fsibench.blocks.burn_in import BurnIn, stuck
-from fsibench.blocks.draws import by_rows, normal
+from fsibench.blocks.draws import PREDICTION_ROWS, by_rows, normal
 from fsibench.blocks.hmc import Sampler, State, Transition
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE
 from fsibench.blocks.networks import Nonlinearity
@@ -278,13 +278,13 @@ class Chains:
 
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
         xi = self.pooled()
-        loc = by_rows(lambda rows: self.network.functions(rows, xi), x)
+        loc = by_rows(lambda rows: self.network.functions(rows, xi), x, PREDICTION_ROWS)
         return Predictive(loc, self.network.noise(xi).sqrt()[:, None])
 
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         xi = self.pooled()
         chosen = xi[torch.randint(len(xi), (num_draws,), generator=generator, device=x.device)]
-        return by_rows(lambda rows: self.network.functions(rows, chosen), x)
+        return by_rows(lambda rows: self.network.functions(rows, chosen), x, PREDICTION_ROWS)
 
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         xi = normal(generator, num_draws, self.network.num_parameters, like=x)

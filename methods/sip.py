@@ -28,7 +28,7 @@ from torch import Tensor
 from fsibench.blocks.adversarial import Discriminator, Moments
 from fsibench.blocks.conditionals import Conditional
 from fsibench.blocks.divergences import mean_alpha_energy
-from fsibench.blocks.draws import by_rows, normal
+from fsibench.blocks.draws import PREDICTION_ROWS, by_rows, normal
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linalg import JITTER, cholesky
 from fsibench.blocks.mlp import NoiseSampler
@@ -228,7 +228,7 @@ class SparseImplicitProcess:
             given_u = self.prior.condition(rows, self.inducing, u, noise, jitter=self.options.jitter)
             return torch.cat([given_u.mean, given_u.variance[None]])
 
-        moments = by_rows(at, x)  # [S + 1, N]
+        moments = by_rows(at, x, PREDICTION_ROWS)  # [S + 1, N]
         return Predictive(moments[:-1], (moments[-1] + noise_variance(self.log_noise)).sqrt())
 
     @torch.no_grad()
@@ -253,7 +253,7 @@ class SparseImplicitProcess:
             m_x = f_x.mean(0)
             return m_x + mixing @ ((f_x - m_x) / math.sqrt(S - 1))
 
-        return by_rows(at, x).to(x.dtype)
+        return by_rows(at, x, PREDICTION_ROWS).to(x.dtype)
 
     @torch.no_grad()
     def draw_prior(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
+from fsibench.blocks import networks
+from fsibench.blocks.batched import batched_network, num_parameters
 from fsibench.blocks.mlp import MLP, NoiseSampler
 from fsibench.blocks.networks import (
+    ACTIVATIONS_AT_ONCE,
     DropoutMasks,
     gaussian_network,
     kept_scale,
+    network_pieces,
     num_weights,
     process_features,
     sampled_hidden,
@@ -189,3 +195,34 @@ def test_gaussian_network_is_the_sampled_network_of_its_weights(rate: float) -> 
     torch.testing.assert_close(got_slopes, expected_slopes)
     torch.testing.assert_close(got_x[2:], of_x[2:])
     assert float(got_x[:2].abs().max()) == 0.0
+
+
+@pytest.mark.parametrize("own_inputs", [False, True])
+def test_without_gradients_networks_come_in_pieces_of_the_same_values(own_inputs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "ACTIVATIONS_AT_ONCE", 2 * 7 * max(WIDTHS))  # two networks at a time, and one left over
+    x = normal(5, 7, 3) if own_inputs else normal(7, 3)
+    w, b = normal(5, num_weights(WIDTHS), seed=1), normal(10, seed=2)
+    flat, masks = normal(5, num_parameters(WIDTHS), seed=3), [normal(5, 7, width, seed=width) for width in WIDTHS[:-1]]
+    whole = sampled_network(x, w, b, WIDTHS), batched_network(x, flat, WIDTHS, "tanh", masks)
+    with torch.no_grad():
+        pieces = sampled_network(x, w, b, WIDTHS), batched_network(x, flat, WIDTHS, "tanh", masks)
+    torch.testing.assert_close(pieces, whole)
+
+
+def test_a_prediction_holds_few_activations_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    largest = []
+    forward = networks._sampled_forward
+
+    def counted(*arguments: Any) -> Any:
+        inputs, out = forward(*arguments)
+        largest.append(max(part.numel() for part in inputs[1:]))
+        return inputs, out
+
+    monkeypatch.setattr(networks, "_sampled_forward", counted)
+    widths = (1, 50, 50, 1)
+    noise, biases = torch.randn(300, num_weights(widths)), torch.randn(sum(widths[1:]))
+    means = torch.zeros(num_weights(widths))
+    with torch.no_grad():
+        assert gaussian_network(torch.randn(1000, 1), means, means, biases, widths, noise).shape == (300, 1000)
+    assert max(largest) <= ACTIVATIONS_AT_ONCE
+    assert len(largest) == len(list(network_pieces(300, 1000, widths))) == 60

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsibench.blocks.draws import normal
-from fsibench.blocks.networks import SLOPE, kept_scale, weight_shapes
+from fsibench.blocks.networks import SLOPE, kept_scale, network_pieces, weight_shapes
 
 Activation = Literal["leaky_relu", "tanh"]
 
@@ -72,7 +72,36 @@ def batched_network(
 
     `masks` [M, N, width] multiply the inputs and each hidden layer in turn (dropout, already scaled).
     """
+    if not torch.is_grad_enabled():
+        return _values(x, flat, widths, activation, masks)
     return _BatchedNetwork.apply(x, flat, tuple(widths), activation, masks)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def _values(
+    x: Tensor, flat: Tensor, widths: Sequence[int], activation: Activation, masks: Sequence[Tensor] | None
+) -> Tensor:
+    """The outputs alone, some networks at a time: nothing is kept for a backward pass."""
+    out = torch.empty(len(flat), x.shape[-2], widths[-1], dtype=flat.dtype, device=flat.device)
+    for piece in network_pieces(len(flat), x.shape[-2], widths):
+        own_masks = None if masks is None else [mask[piece] for mask in masks]
+        out[piece] = _forward(x if x.dim() == 2 else x[piece], flat[piece], widths, activation, own_masks)[2]
+    return out
+
+
+def _forward(
+    x: Tensor, flat: Tensor, widths: Sequence[int], activation: Activation, masks: Sequence[Tensor] | None
+) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """Inputs of every layer, outputs of the hidden ones (which masks turn into inputs), and the networks' output."""
+    layers = split_layers(flat, widths)
+    h = x if x.dim() == 3 else x.expand(len(flat), *x.shape)  # [M, N, D]
+    inputs, outputs = [h if masks is None else h * masks[0]], []
+    for layer, (weight, bias) in enumerate(layers[:-1], 1):
+        h = torch.baddbmm(bias.unsqueeze(1), inputs[-1], weight)  # [M, N, H]
+        h = functional.leaky_relu_(h, SLOPE) if activation == "leaky_relu" else tanh_(h)
+        outputs.append(h)
+        inputs.append(h if masks is None else h * masks[layer])
+    weight, bias = layers[-1]
+    return inputs, outputs, torch.baddbmm(bias.unsqueeze(1), inputs[-1], weight)
 
 
 class _BatchedNetwork(torch.autograd.Function):
@@ -85,18 +114,10 @@ class _BatchedNetwork(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, flat: Tensor, widths: tuple[int, ...], activation: Activation, masks: Sequence[Tensor] | None
     ) -> Tensor:
-        layers = split_layers(flat, widths)
-        h = x if x.dim() == 3 else x.expand(len(flat), *x.shape)  # [M, N, D]
-        inputs, outputs = [h if masks is None else h * masks[0]], []
-        for layer, (weight, bias) in enumerate(layers[:-1], 1):
-            h = torch.baddbmm(bias.unsqueeze(1), inputs[-1], weight)  # [M, N, H]
-            h = functional.leaky_relu_(h, SLOPE) if activation == "leaky_relu" else tanh_(h)
-            outputs.append(h)
-            inputs.append(h if masks is None else h * masks[layer])
-        weight, bias = layers[-1]
+        inputs, outputs, out = _forward(x, flat, widths, activation, masks)
         ctx.save_for_backward(flat, *inputs, *outputs, *(masks or ()))
         ctx.widths, ctx.activation, ctx.shared_inputs = widths, activation, x.dim() == 2
-        return torch.baddbmm(bias.unsqueeze(1), inputs[-1], weight)
+        return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:

@@ -12,6 +12,9 @@ from torch import Tensor
 CHUNK_ROWS = 200
 # The same for what passes through one network or one kernel only, where small chunks take twice as long.
 ONE_PASS_ROWS = 2000
+# The same for functions that keep their own temporaries small (`networks.network_pieces`): what does not depend on the
+# rows, such as drawn weights, is then computed less often.
+PREDICTION_ROWS = 1000
 
 
 def normal(generator: torch.Generator, *shape: int, like: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ class LinearModel(abc.ABC):
 
     @abc.abstractmethod
     def variance(self, features: Tensor) -> Tensor:
-        """Var[φᵀa] for each row of Φ [N, K]."""
+        """Var[φᵀa] for each row of Φ [N, K], which has the precision of the inputs."""
 
     @abc.abstractmethod
     def coefficients(self, num_draws: int, generator: torch.Generator) -> Tensor:
@@ -48,8 +48,7 @@ class LinearModel(abc.ABC):
 
         def at(rows: Tensor) -> Tensor:
             m, features = self.features(rows)
-            features = features.double()
-            return torch.stack([m + features @ self.mean, (self.variance(features) + self.noise).sqrt()])
+            return torch.stack([m + features.double() @ self.mean, (self.variance(features).double() + self.noise).sqrt()])
 
         return by_rows(at, x)
 
@@ -71,7 +70,8 @@ class RootModel(LinearModel):
     root: Tensor  # R, [K, K]
 
     def variance(self, features: Tensor) -> Tensor:
-        return (features @ self.root).square().sum(-1)
+        # a sum of squares loses no digits, so the largest product of a prediction needs no more of them than Φ has
+        return (features @ self.root.to(features.dtype)).square().sum(-1)
 
     def coefficients(self, num_draws: int, generator: torch.Generator) -> Tensor:
         return self.mean + normal(generator, num_draws, len(self.mean), like=self.mean) @ self.root.mT
@@ -81,20 +81,21 @@ class RootModel(LinearModel):
 class RowModel(LinearModel):
     """Covariance of a as I − Φᵀ(ΦΦᵀ + vI)⁻¹Φ with Φ at the rows conditioned on: for fewer rows than features."""
 
-    rows: Tensor  # Φ, [n, K]
     factor: Tensor  # L with L Lᵀ = ΦΦᵀ + vI, [n, n]
+    whitened: Tensor  # W = L⁻¹Φ, [n, K], with which the covariance is I − WᵀW
     total_noise: float  # v
 
     def variance(self, features: Tensor) -> Tensor:
-        explained: Tensor = torch.linalg.solve_triangular(self.factor, self.rows @ features.mT, upper=False)
-        return (features.square().sum(-1) - explained.square().sum(0)).clamp_min(0.0)
+        features = features.double()
+        return (features.square().sum(-1) - (features @ self.whitened.mT).square().sum(-1)).clamp_min(0.0)
 
     def coefficients(self, num_draws: int, generator: torch.Generator) -> Tensor:
         """By Matheron's rule: a draw of the prior, corrected by what it says about the rows."""
-        n, K = self.rows.shape
+        n, K = self.whitened.shape
         eps, eta = normal(generator, num_draws, K, like=self.mean), normal(generator, num_draws, n, like=self.mean)
-        at_rows = eps @ self.rows.mT + math.sqrt(self.total_noise) * eta
-        return self.mean + eps - torch.cholesky_solve(at_rows.mT, self.factor).mT @ self.rows
+        # Φᵀ(L Lᵀ)⁻¹(Φε + √v η) = Wᵀ(Wε + √v L⁻¹η)
+        noise: Tensor = torch.linalg.solve_triangular(self.factor, eta.mT, upper=False).mT
+        return self.mean + eps - (eps @ self.whitened.mT + math.sqrt(self.total_noise) * noise) @ self.whitened
 
 
 # An exact posterior conditions on at most so many training rows: more hardly change some hundred coefficients, and each
@@ -122,8 +123,11 @@ def conditioned(features: Features, x: Tensor, y: Tensor, noise: float, nugget: 
         phi = torch.cat([part[1] for part in parts]).double()
         residual = (y - torch.cat([part[0] for part in parts])).double()
         L = factor(phi @ phi.mT + total * torch.eye(len(phi), dtype=phi.dtype, device=phi.device))
-        mean = phi.mT @ torch.cholesky_solve(residual[:, None], L)[:, 0]
-        return RowModel(features, mean, noise, phi, L, total)
+        # one solve for all predictions, on the clock of the fit; Φᵀ(L Lᵀ)⁻¹r = Wᵀ L⁻¹r
+        whitened, scaled = torch.linalg.solve_triangular(L, torch.cat([phi, residual[:, None]], 1), upper=False).split(
+            [phi.shape[1], 1], 1
+        )
+        return RowModel(features, whitened.mT @ scaled[:, 0], noise, L, whitened, total)
     gram, projection = feature_moments(features, x, y)
     mean, C = linear_posterior_from_moments(gram, projection, gram.new_tensor(total))
     identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.batched import batched_network, split_layers, starting_parameters
-from fsibench.blocks.draws import Box, by_rows, normal
+from fsibench.blocks.draws import PREDICTION_ROWS, Box, by_rows, normal
 from fsibench.blocks.gaussian import factor, moment_kl
 from fsibench.blocks.jacobians import Linearisation, linearise
 from fsibench.blocks.likelihoods import noise_variance
@@ -50,7 +50,7 @@ class MeanFieldWeights:
 
     def networks(self, x: Tensor, weights: Tensor) -> Tensor:
         """The networks themselves, not linearised: [S, N]."""
-        return by_rows(lambda rows: batched_network(rows, weights, self.widths, "tanh")[..., 0], x)
+        return by_rows(lambda rows: batched_network(rows, weights, self.widths, "tanh")[..., 0], x, PREDICTION_ROWS)
 
 
 class NoisyMeanField:

@@ -6,7 +6,7 @@ slope 0.2 unless said otherwise. Here: networks whose weights are drawn, many at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -18,6 +18,8 @@ from fsibench.blocks.draws import normal, uniform
 
 Nonlinearity = Literal["leaky_relu", "tanh"]
 SLOPE = 0.2
+# Without gradients, networks are evaluated a few at a time: this many activations of a layer (1 MB) stay in the cache.
+ACTIVATIONS_AT_ONCE = 250_000
 
 
 def activation(x: Tensor, nonlinearity: Nonlinearity = "leaky_relu") -> Tensor:
@@ -64,6 +66,8 @@ def sampled_network(
     included, independently for each (network, input, unit).
     """
     masks = _all_masks(dropout, len(weights), x, widths)
+    if masks is None and not torch.is_grad_enabled():
+        return _sampled_values(x, weights, biases, widths)
     return _SampledNetworkFunction.apply(x, weights, biases, tuple(widths), masks)  # type: ignore[no-any-return,no-untyped-call]
 
 
@@ -123,6 +127,8 @@ def gaussian_network(
     The first `fixed_rows` of x are data: their gradient is not computed and reads zero.
     """
     masks = _all_masks(dropout, len(noise), x, widths)
+    if masks is None and not torch.is_grad_enabled():
+        return _sampled_values(x, torch.addcmul(means, log_scales.exp(), noise), biases, widths)
     return _GaussianNetworkFunction.apply(x, means, log_scales, biases, noise, tuple(widths), masks, fixed_rows)  # type: ignore[no-any-return,no-untyped-call]
 
 
@@ -133,6 +139,20 @@ def _all_masks(
         return None
     S, N = num_networks, x.shape[-2]
     return [dropout.masks(S * N, width, x).view(S, N, width) for width in widths[1:]]
+
+
+def network_pieces(num_networks: int, num_rows: int, widths: Sequence[int]) -> Iterator[slice]:
+    """Networks that are evaluated together where no gradient is wanted, so that their activations stay in the cache."""
+    size = max(1, ACTIVATIONS_AT_ONCE // max(1, num_rows * max(widths)))
+    return (slice(start, start + size) for start in range(0, num_networks, size))
+
+
+def _sampled_values(x: Tensor, weights: Tensor, biases: Tensor, widths: Sequence[int]) -> Tensor:
+    """The output [S, N] alone: nothing is kept for a backward pass."""
+    out = torch.empty(len(weights), x.shape[-2], dtype=weights.dtype, device=weights.device)
+    for piece in network_pieces(len(weights), x.shape[-2], widths):
+        out[piece] = _sampled_forward(x[piece] if x.dim() == 3 else x, weights[piece], biases, widths, None)[1]
+    return out
 
 
 def _sampled_forward(

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from fsibench.blocks.draws import normal
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE
-from fsibench.blocks.networks import SLOPE, num_weights, split_weights
+from fsibench.blocks.networks import SLOPE, network_pieces, num_weights, split_weights
 from fsibench.blocks.priors import BNNPrior
 
 # Of the likelihood at the start of the annealing.
@@ -109,8 +109,11 @@ class BayesianNetwork:
 
     def functions(self, x: Tensor, xi: Tensor) -> Tensor:
         """f(x) of each parameter vector: [C, N]."""
-        _, weights, biases = self.unpack(xi)
-        return torch.baddbmm(biases[-1], self.hidden(x, weights, biases)[-1], weights[-1]).squeeze(-1)
+        out = torch.empty(len(xi), len(x), dtype=xi.dtype, device=xi.device)
+        for piece in network_pieces(len(xi), len(x), self.widths):
+            _, weights, biases = self.unpack(xi[piece])
+            out[piece] = torch.baddbmm(biases[-1], self.hidden(x, weights, biases)[-1], weights[-1]).squeeze(-1)
+        return out
 
     def noise(self, xi: Tensor) -> Tensor:
         """σ² of each parameter vector, whose last number is its coordinate: [C]."""

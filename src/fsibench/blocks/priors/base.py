@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.conditionals import Conditional, gaussian_conditional
-from fsibench.blocks.draws import by_rows
+from fsibench.blocks.draws import PREDICTION_ROWS, by_rows
 from fsibench.blocks.evidence import fit_by_evidence
 from fsibench.blocks.linalg import JITTER
 from fsibench.blocks.networks import DropoutMasks
@@ -48,7 +48,7 @@ class Prior(abc.ABC):
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         """Fresh functions at x: [S, N]."""
         noise = self.draw_noise(num_draws, generator)
-        return by_rows(lambda rows: self.functions(rows, noise), x)
+        return by_rows(lambda rows: self.functions(rows, noise), x, PREDICTION_ROWS)
 
     def moments(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Mean m [N] and features Φ [N, K] with covariance ΦΦᵀ, estimated from the functions that belong to `noise`."""

@@ -11,7 +11,7 @@ from fsibench.blocks.conditionals import Conditional, low_rank_conditional
 from fsibench.blocks.draws import normal, uniform
 from fsibench.blocks.linalg import JITTER
 from fsibench.blocks.mlp import MLP
-from fsibench.blocks.networks import DropoutMasks
+from fsibench.blocks.networks import DropoutMasks, network_pieces
 from fsibench.blocks.priors.base import Prior
 
 
@@ -95,6 +95,12 @@ class ConcatenatedSamplerPrior(Prior):
         return 2.0 * uniform(generator, num_draws, self.num_noise, like=self.network.flat) - 1.0
 
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
+        if torch.is_grad_enabled():
+            return self._functions(x, noise)
+        pieces = network_pieces(len(noise), len(x), self.network.widths)
+        return torch.cat([self._functions(x, noise[piece]) for piece in pieces])
+
+    def _functions(self, x: Tensor, noise: Tensor) -> Tensor:
         S, N = len(noise), len(x)
         pairs = torch.cat([x.expand(S, N, -1), noise[:, None].expand(S, N, -1)], -1)  # [S, N, D + d]
         return self.network(pairs.flatten(0, 1)).view(S, N)
