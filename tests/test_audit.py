@@ -155,7 +155,7 @@ def test_scores_that_cannot_stand_together_are_found_and_a_perfect_gaussian_is_n
 
 def test_the_truth_is_the_oracle_and_more_than_the_truth_is_named(tmp_path: Path) -> None:
     truth = audit._truth("bimodal", "paper", 0)
-    row = {"entry": "a", "dataset": "bimodal", "scheme": "paper", "split": 0, "final": 1}
+    row = {"entry": "a", "dataset": "bimodal", "scheme": "paper", "split": 0, "final": 1, "num_rows": None}
     exact = pd.DataFrame([{**row, **{key: value for key, (value, _) in truth.items()}}])
     result = audit.Audit()
     audit.check_oracles(pd.DataFrame(), exact, result)

@@ -93,6 +93,9 @@ def test_a_budget_on_the_command_line_replaces_steps_in_the_file(tmp_path: Path)
         (BASE + 'budget = "1s"', "either a budget in seconds or a number of steps"),
         (BASE.replace("steps = 3", ""), "either a budget in seconds or a number of steps"),
         (BASE.replace("steps = 3", "steps = 0"), "at least 1"),
+        (BASE + "test_rows = 0\n", 'test_rows must be "all" or at least 1; got 0'),
+        (BASE + 'test_rows = "most"\n', "test_rows must be \"all\" or at least 1; got 'most'"),
+        (BASE + "test_rows = 0.5\n", "test_rows must be a whole number or a text"),
         (BASE.replace('["yacht"]', '"yacht"'), "datasets must be a list, each a text"),
         (BASE.replace('["yacht"]', "[]"), "no datasets"),
         (BASE.replace('"constant"', '"./mine.py:Mine"'), "a protocol runs no code, give it with --methods"),
@@ -115,6 +118,12 @@ def test_a_method_is_left_out_of_sets_that_are_too_large_for_it_and_the_plan_say
         ("linear", "power"),
     }
     assert left_out(protocol) == ["gp is left out of power: it is meant for at most 3000 training rows"]
+
+
+def test_test_rows_of_a_synthetic_set_do_not_count_as_training_rows(tmp_path: Path) -> None:
+    many = "bimodal[num_train=100,num_test=50000]"
+    cells = plan(tmp_path, methods=["gp"], datasets=[many])
+    assert [(cell.entry, cell.dataset) for cell in cells] == [("gp", many)]
 
 
 def test_a_method_whose_package_is_absent_is_left_out_and_the_plan_says_so(

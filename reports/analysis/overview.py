@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -104,6 +105,10 @@ class Overview:
         }
 
     @cached_property
+    def thinned(self) -> dict[str, Thinning]:
+        return thinned(self.results)
+
+    @cached_property
     def board(self) -> pd.DataFrame:
         """One row per entry, best mean rank (over the headline metrics) first and unranked ones last, or as was asked."""
         columns: dict[str, Any] = {}
@@ -143,6 +148,7 @@ class Overview:
             sentences.append(f"Not ranked, because too few cells were run: {', '.join(self.unranked)}.")
         for entry, flags in self.costs["flags"].items():
             sentences += [f"{entry}: {FLAGS.get(flag, flag)}." for flag in (flags if isinstance(flags, list) else ())]
+        sentences += thinning_sentences(self.thinned)
         if not results.same_speed:
             sentences.append(
                 f"The cells ran on machines whose speeds differ by a factor of {results.speed_ratio:.1f}: their seconds are not "
@@ -157,6 +163,38 @@ class Overview:
         if speeds is not None:
             sentences.append(f"Seconds are pooled over unequal machines: {speeds}")
         return sentences
+
+
+@dataclass(frozen=True)
+class Thinning:
+    """Test rows of a data set and numbers of them that last looks scored, where that were not all."""
+
+    scored: list[int]
+    present: int
+    alike: bool  # whether all entries were scored on equally many rows of each split
+
+
+def thinned(results: Results) -> dict[str, Thinning]:
+    """Data sets that were scored on fewer test rows than they have. A PIT histogram counts every scored row once."""
+    cells = results.cells[["dataset", "split"]].assign(
+        scored=results.pit.sum(1).astype(int), present=results.cells["num_test"].astype(float)
+    )
+    cells = cells[cells["scored"] > 0]
+    names = cells.loc[cells["scored"] < cells["present"], "dataset"].unique()
+    found = {}
+    for name, part in cells[cells["dataset"].isin(names)].groupby("dataset"):
+        alike = part.groupby("split")["scored"].nunique().max() == 1
+        found[str(name)] = Thinning(sorted(part["scored"].unique().tolist()), int(part["present"].max()), bool(alike))
+    return found
+
+
+def thinning_sentences(found: Mapping[str, Thinning]) -> Iterator[str]:
+    for name, rows in found.items():
+        shown = " or ".join(f"{number:,}" for number in rows.scored)
+        if rows.alike:
+            yield f"{name}: scored on {shown} of {rows.present:,} test rows, the same for every entry; the budget is too short for all."
+        else:
+            yield f"{name}: entries were scored on different numbers of test rows ({shown}), so their differences are rough."
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -61,6 +61,14 @@ def passport(report: Report, dataset: str) -> dict[str, str]:
     return {**texts, "splits": str(part["split"].nunique())}
 
 
+def thinned(report: Report, dataset: str) -> str:
+    rows = report.overview.thinned.get(dataset)
+    if rows is None:
+        return ""
+    shown = " or ".join(f"{number:,}".replace(",", "\u202f") for number in rows.scored)
+    return f"; {shown} of them were scored" + (", the same for every entry" if rows.alike else "")
+
+
 def facts(report: Report, dataset: str) -> list[tuple[str, str]]:
     results, known = report.results, passport(report, dataset)
     part = results.cells[results.cells["dataset"] == dataset]
@@ -69,7 +77,7 @@ def facts(report: Report, dataset: str) -> list[tuple[str, str]]:
     card = results.data_cards.get(plausibility.base_name(dataset), {})
     named = {
         "training rows": known["num_train"],
-        "test rows": known["num_test"],
+        "test rows": known["num_test"] + thinned(report, dataset),
         "inputs": known["num_inputs"],
         "splits": f"{known['splits']}, scheme {', '.join(sorted(part['scheme'].unique()))}",
         "budget": f"{', '.join(sorted(part['budget'].unique()))}, clock {', '.join(sorted(part['clock'].unique()))}",

@@ -101,9 +101,11 @@ def _row_doubts(look: Mapping[str, Any], cell: Mapping[str, Any]) -> Iterator[st
     if all(isinstance(value, float) and math.isfinite(value) for value in scores):
         yield from plausibility.too_good(*scores)  # type: ignore[arg-type]
     counts = json.loads(look["pit"])
-    rows = cell["num_test"] if look["final"] else look["num_rows"]
+    rows = cell["num_test"] if _is_empty(look["num_rows"]) else look["num_rows"]  # older stores do not tell
     if counts and not _is_empty(rows) and sum(counts) != rows:
-        yield f"PIT counts sum to {sum(counts)}, but there are {rows:g} test rows"
+        yield f"PIT counts sum to {sum(counts)}, but {rows:g} test rows were scored"
+    if not _is_empty(rows) and not _is_empty(cell["num_test"]) and rows > cell["num_test"]:
+        yield f"Scored on {rows:g} rows, but there are {cell['num_test']:g} test rows"
     if look["step"] > (cell["budget_steps"] or math.inf):  # nan, where the budget is in seconds, compares as false
         yield f"step {look['step']} lies beyond the budget of {cell['budget_steps']:g}"
     measured = look["wall_seconds"] if cell["clock"] == "wall" else look["cpu_seconds"]
@@ -121,11 +123,11 @@ def check_oracles(cells: pd.DataFrame, looks: pd.DataFrame, result: Audit) -> No
     for dataset, rows in final.groupby("dataset"):
         if not hasattr(registry.dataset(str(dataset)) if _is_known(str(dataset)) else None, "oracle"):
             continue
-        truth = {(row.scheme, row.split): _truth(str(dataset), row.scheme, row.split) for row in rows.itertuples()}
+        truth = {part: _truth(str(dataset), *part) for part in dict.fromkeys(_parts(rows))}
         for entry, own in rows.groupby("entry"):
             for metric in ("rmse", "ll", "crps"):
                 sign = 1.0 if metrics.known()[metric].larger_is_better else -1.0
-                oracle = [truth[row.scheme, row.split][metric] for row in own.itertuples()]
+                oracle = [truth[part][metric] for part in _parts(own)]
                 gain = sign * sum(own[metric] - [value for value, _ in oracle]) / len(own)
                 error = math.sqrt(sum(error**2 for _, error in oracle)) / len(own)
                 if gain > MOST_ERRORS * error + 0.005 * abs(oracle[0][0]):
@@ -141,16 +143,25 @@ def _is_known(dataset: str) -> bool:
     return True
 
 
-def _truth(dataset: str, scheme: str, split: int) -> dict[str, tuple[float, float]]:
-    """Score and standard error of the true density on the test rows of a split."""
+def _parts(looks: pd.DataFrame) -> list[tuple[str, int, int | None]]:
+    """Scheme, split and number of scored rows of each look."""
+    counts = [None if _is_empty(count) else int(count) for count in looks["num_rows"]]
+    return list(zip(looks["scheme"], looks["split"], counts, strict=True))
+
+
+def _truth(dataset: str, scheme: str, split: int, num_rows: int | None = None) -> dict[str, tuple[float, float]]:
+    """Score and standard error of the true density on those test rows of a split that a look scored."""
     import torch
 
+    from fsibench.harness.schedule import chosen_rows
     from fsibench.predictive import Predictive
 
     known: Any = registry.dataset(dataset)
     rows = known.split(scheme, split)
-    loc, scale = (torch.from_numpy(part).double() for part in known.oracle(rows.test_x))
-    y = torch.from_numpy(rows.test_y).double()
+    chosen = chosen_rows(len(rows.test_y), num_rows, dataset, scheme, split)
+    here = slice(None) if chosen is None else chosen.numpy()
+    loc, scale = (torch.from_numpy(part).double() for part in known.oracle(rows.test_x[here]))
+    y = torch.from_numpy(rows.test_y[here]).double()
     # Where the noise vanishes the density is unbounded, so the scale has a lower bound here.
     predictive = Predictive(loc, scale.clamp_min(0.05 * float(y.std())))
     squares, ll, crps = (predictive.mean - y).square(), predictive.log_prob(y), predictive.crps(y)

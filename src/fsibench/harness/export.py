@@ -82,6 +82,7 @@ CELLS = (
         per_decade="looks per factor of ten of training",
         num_train="training rows",
         num_test="test rows",
+        num_scored="test rows that its last look scored: fewer where the budget is too short for all of them",
         num_inputs="inputs after encoding",
         predict_rows="test rows predicted in all looks together",
     ),
@@ -115,7 +116,7 @@ LOOKS = (
         wall_seconds="training seconds by the wall clock so far",
         cpu_seconds="training seconds of CPU so far",
     ),
-    *_columns("integer", num_rows="test rows that this look scored", num_train="training rows", num_test="test rows"),
+    *_columns("integer", num_rows="test rows that this look scored", num_train="training rows", num_test="test rows that there are"),
 )
 OPTIONS = _columns("text", entry="as in the other tables", method="its method", option="name", value="value, as JSON")
 PIT = (
@@ -166,7 +167,10 @@ def frame(store: Store, table: str) -> pd.DataFrame:
 def _cells(store: Store) -> pd.DataFrame:
     cells = store.cells().rename(columns={"id": "cell"})
     rows = cells["predict_rows"].astype("float64").where(lambda rows: rows > 0)
-    return cells.assign(predict_seconds_per_1000_rows=1000 * cells["predict_seconds"].astype("float64") / rows)
+    return cells.assign(
+        predict_seconds_per_1000_rows=1000 * cells["predict_seconds"].astype("float64") / rows,
+        num_scored=cells["cell"].map(store.scored_rows()),
+    )
 
 
 def _evaluations(store: Store) -> pd.DataFrame:

@@ -77,7 +77,7 @@ def _like(cell: Cell, method: str, dataset: str, splits: Sequence[int], seed: in
     seconds = None if steps else cell.seconds
     return Protocol(
         "fresh", (method,), (dataset,), scheme=cell.scheme, splits=tuple(splits), seeds=(seed,),
-        seconds=seconds, steps=steps, clock=cell.clock, device=cell.device,
+        seconds=seconds, steps=steps, clock=cell.clock, device=cell.device, test_rows=cell.test_rows or "all",
     )  # fmt: skip
 
 

@@ -25,12 +25,13 @@ MOST_INPUTS = 2
 DIGITS = 5
 
 
-def payload(prediction: Prediction, prepared: Prepared) -> dict[str, Any]:
-    """The worst rows of a prediction at all test rows."""
+def payload(prediction: Prediction, prepared: Prepared, chosen: Tensor | None = None) -> dict[str, Any]:
+    """The worst rows of a prediction at all test rows, or at those whose numbers are `chosen`."""
     crps = prediction.crps
-    places = torch.argsort(crps, descending=True, stable=True)[:NUM_ROWS]
-    worst = prediction.predictive.rows(places)
-    numbers = {"y": prediction.y[places], "mean": worst.mean, "sd": worst.variance.sqrt(), "crps": crps[places]}
+    worst = torch.argsort(crps, descending=True, stable=True)[:NUM_ROWS]
+    places = worst if chosen is None else chosen[worst]
+    there = prediction.predictive.rows(worst)
+    numbers = {"y": prediction.y[worst], "mean": there.mean, "sd": there.variance.sqrt(), "crps": crps[worst]}
     rows = prepared.test_rows
     return {
         "row": None if rows is None else [int(rows[place]) for place in places],

@@ -27,6 +27,8 @@ _BUDGET = re.compile(
 # What a cell can keep beside its scores: `functions`, draws and quantiles on a grid, for sets with one input;
 # `predictives`, the last predictive distributions in half precision, which `fsibench rescore` reads.
 KEEPABLE = ("functions", "predictives")
+# Test rows that the last look scores under a budget in seconds: so many for each, and no fewer than these.
+TEST_ROWS_PER_SECOND, LEAST_TEST_ROWS = 200, 1000
 # What the store can hold.
 LARGEST_INTEGER = 2**63 - 1
 _UNIT_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -50,6 +52,7 @@ class Protocol:
     clock: Literal["wall", "cpu"] = "wall"
     device: str = "cpu"
     per_decade: int = 4
+    test_rows: int | Literal["all"] | None = None  # that the last look scores at most; None: what `most_test_rows` says
     keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -71,6 +74,8 @@ class Protocol:
         for kind in self.keep:
             if kind not in KEEPABLE:
                 raise unknown("thing to keep", kind, KEEPABLE)
+        if self.test_rows not in (None, "all") and (isinstance(self.test_rows, str) or self.test_rows < 1):
+            raise UsageError(f'test_rows must be "all" or at least 1; got {self.test_rows!r}.')
         if not 1 <= self.per_decade <= 100:
             raise UsageError(f"per_decade must be between 1 and 100; got {self.per_decade}.")
         if not (self.methods and self.datasets and self.seeds):
@@ -101,6 +106,7 @@ class Cell:
     device: str
     per_decade: int
     keep: tuple[str, ...]
+    test_rows: int | None  # that the last look scores at most; None for all
     data_fingerprint: str
     code_version: str
     reproduces: str = ""  # the published column it answers for
@@ -179,6 +185,7 @@ _LISTS = {"methods": str, "datasets": str, "seeds": int, "keep": str, "train_row
 _VALUES: dict[str, tuple[type, ...]] = {
     "title": (str,), "scheme": (str,), "clock": (str,), "device": (str,), "budget": (str, int, float),
     "splits": (int, str), "steps": (int,), "per_decade": (int,), "seconds": (int, float),
+    "test_rows": (int, str),
 }  # fmt: skip
 _NAMES = {str: "text", int: "whole number", float: "number"}
 
@@ -315,14 +322,26 @@ def _datasets(protocol: Protocol) -> dict[str, Dataset]:
 
 
 def _num_train(protocol: Protocol, dataset: Dataset) -> int:
-    """About how many rows train in a split."""
+    """About how many rows train in a split; made-up data say so themselves."""
     share = SPLIT_SHARES.get(protocol.scheme, 1.0)
-    return min(round(share * dataset.describe().rows), getattr(dataset, "train_rows", None) or 1 << 62)
+    rows: int = getattr(dataset, "num_train", None) or round(share * dataset.describe().rows)
+    return min(rows, getattr(dataset, "train_rows", None) or 1 << 62)
 
 
 def _fits(protocol: Protocol, entry: registry.Entry, dataset: Dataset) -> bool:
     limit = entry.method.max_rows
     return limit is None or _num_train(protocol, dataset) <= limit
+
+
+def most_test_rows(protocol: Protocol) -> int | None:
+    """How many test rows the last look of a cell scores at most; None for all.
+
+    Scoring ten thousand rows takes longer than a short fit. The number follows from the budget of the comparison, not
+    from that of one entry or from what its predictions cost: all entries are scored on the same rows.
+    """
+    if protocol.test_rows is not None or protocol.seconds is None:
+        return None if protocol.test_rows in (None, "all") else int(protocol.test_rows)
+    return max(LEAST_TEST_ROWS, int(TEST_ROWS_PER_SECOND * protocol.seconds))
 
 
 def _cell(
@@ -341,6 +360,7 @@ def _cell(
         "steps": protocol.steps,
         "clock": protocol.clock if protocol.seconds is not None else "wall",
         "device": protocol.device,
+        "test_rows": most_test_rows(protocol),
         "data_fingerprint": fingerprint,
         "code_version": identity.version_of(entry.method),
     }

@@ -2,7 +2,7 @@
 
 Payload of the artifact `predictives`, for the last look, everything but y in standardised units and float16:
 
-    y            test targets, float64, original units
+    y            targets of the rows that were scored, float64, original units
     shift, scale of the target: original = scale · standardised + shift
     loc, sd      components [S, N], for at most `MOST_COMPONENTS` equally weighted Gaussians, or
     quantiles    values at `LEVELS` [Q, N], for everything else; such a predictive has no density any more

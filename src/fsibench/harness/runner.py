@@ -28,7 +28,7 @@ from fsibench.errors import Diverged, Mismatch, UsageError
 from fsibench.harness import hardest, identity, panels, predictives, processes
 from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded, Report
 from fsibench.harness.plan import Cell
-from fsibench.harness.schedule import Schedule, rows_for_looks
+from fsibench.harness.schedule import Schedule, ScoredRows
 from fsibench.metrics import Prediction, score
 from fsibench.predictive import Predictive, concatenate
 from fsibench.references import Reference
@@ -118,7 +118,7 @@ class _Run:
         self.paused_cpu = self.one_row_seconds = 0.0
         self.predicted_rows = 0
         self.looked = (0, False)  # step of the latest look, and whether it was the last
-        self.seen: Prediction | None = None  # what the latest look saw, where it saw every test row
+        self.seen: Prediction | None = None  # what the latest look saw, where it saw the rows of the last one
         self.inducing: list[dict[str, Any]] = []
         self.reference: Reference | None = None
 
@@ -134,7 +134,7 @@ class _Run:
             train = Data(self._tensor(prepared.train_x), self._tensor(prepared.train_y))
             self.reference = dataset.reference()
             self.emit(_loaded(prepared))
-        last = self._pull(method, train, _Test.of(cell, prepared, self.device))
+        last = self._pull(method, train, *ScoredRows.of_looks(cell, prepared, self.device))
         if self.keeps_functions(prepared):
             content = panels.payload(last, prepared, dataset, self.inducing, self.generator("functions"))
             self.emit(Artifact("functions", content if "functions" in self.cell.keep else panels.small(content)))
@@ -147,7 +147,7 @@ class _Run:
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    def _pull(self, method: Method, train: Data, test: _Test) -> Posterior:
+    def _pull(self, method: Method, train: Data, before: ScoredRows, at_end: ScoredRows) -> Posterior:
         """Pull `fit` until the budget is spent, looking when due and at the end; returns the last posterior."""
         clock = time.perf_counter if self.cell.clock == "wall" else FamilyClock()
         self.meter = meter = Meter(self.cell.seconds, self.cell.steps, clock)
@@ -168,17 +168,22 @@ class _Run:
                 meter.stop()
             if not meter.steps_done:
                 raise UsageError(f"{self.cell.entry} ended without a posterior; `fit` must yield at least once.")
-            # A look is repeated where the fit turned out to be at its end: the last one has all metrics and all rows.
+            # A look is repeated where the fit turned out to be at its end: the last one has all metrics and more rows.
             if self.looked != (meter.steps_done, not training):
                 self.seen = self.seen if self.looked[0] == meter.steps_done else None
-                before = self.evaluate.wall
-                self._look(_checked(posterior, self.cell.entry), test if training else test.complete(), not training)
+                paid = self._looking_seconds()
+                test = before if training else at_end
+                self._look(_checked(posterior, self.cell.entry), test, not training, reusable=test is at_end)
                 self.looked = (meter.steps_done, not training)
-                schedule.paid(self.evaluate.wall - before)
+                schedule.paid(self._looking_seconds() - paid)
         assert posterior is not None
         return posterior
 
-    def _look(self, posterior: Posterior, test: _Test, last: bool) -> None:
+    def _looking_seconds(self) -> float:
+        """What looks have cost by the clock of the budget."""
+        return self.evaluate.wall if self.cell.clock == "wall" else self.evaluate.cpu
+
+    def _look(self, posterior: Posterior, test: ScoredRows, last: bool, reusable: bool) -> None:
         assert self.meter is not None
         standard = test.prepared.standardiser
         others = _cpu_of_others()
@@ -186,11 +191,11 @@ class _Run:
             if last:
                 self.one_row_seconds = self._cost_of_one_row(posterior, test.x[:1])
             prediction = self.seen or self._prediction(posterior, test)
-            self.seen = prediction if test.is_complete else None
+            self.seen = prediction if reusable else None
             self.emit(
                 Evaluation(
                     step=self.meter.steps_done,
-                    num_rows=len(test.y),
+                    num_rows=len(test),
                     train_seconds=self.meter.elapsed,
                     wall_seconds=self.train.wall,
                     cpu_seconds=self.train.cpu,
@@ -200,7 +205,7 @@ class _Run:
                 )
             )
             if last:
-                self.emit(Artifact("hardest", hardest.payload(prediction, test.prepared)))
+                self.emit(Artifact("hardest", hardest.payload(prediction, test.prepared, test.chosen)))
             if last and "predictives" in self.cell.keep:
                 kept = predictives.payload(prediction.predictive, prediction.y, standard.y_scale, standard.y_mean)
                 self.emit(Artifact("predictives", kept))
@@ -209,7 +214,7 @@ class _Run:
                 self.inducing += [] if z is None else [{"train_seconds": self.meter.elapsed, "z": z}]
         self.paused_cpu += max(0.0, _cpu_of_others() - others)
 
-    def _prediction(self, posterior: Posterior, test: _Test) -> Prediction:
+    def _prediction(self, posterior: Posterior, test: ScoredRows) -> Prediction:
         standard = test.prepared.standardiser
         with self.predict:
             predictive = self._predict(posterior, test.x)
@@ -281,31 +286,6 @@ class _Run:
         if self.one_row_seconds > max(COSTLY_SECONDS, SEVERAL_STEPS * step):
             found.append("costly_predict")
         return found
-
-
-@dataclass(frozen=True)
-class _Test:
-    """Test rows of a look: some of them before the end, all of them at the end."""
-
-    x: Tensor
-    y: Tensor
-    prepared: Prepared
-
-    @classmethod
-    def of(cls, cell: Cell, prepared: Prepared, device: torch.device) -> _Test:
-        rows = rows_for_looks(len(prepared.test_y), cell.dataset, cell.scheme, cell.split)
-        x, y = torch.from_numpy(prepared.test_x).to(device), torch.from_numpy(prepared.test_y)
-        return cls(x, y, prepared) if rows is None else cls(x[rows.to(device)], y[rows], prepared)
-
-    @property
-    def is_complete(self) -> bool:
-        return len(self.y) == len(self.prepared.test_y)
-
-    def complete(self) -> _Test:
-        if self.is_complete:
-            return self
-        x = torch.from_numpy(self.prepared.test_x).to(self.x.device)
-        return _Test(x, torch.from_numpy(self.prepared.test_y), self.prepared)
 
 
 def _checked(posterior: object, entry: str) -> Posterior:

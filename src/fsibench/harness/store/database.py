@@ -279,7 +279,7 @@ class Store:
             found = f"{len(rows)} cells begin" if rows else "no cell begins"
             raise StoreError(f"{found} with {prefix!r} in {self.path}; `fsibench store list` shows the ids.")
         cell = dict(zip([column[0] for column in cursor.description], rows[0], strict=True))
-        names = ("step", "train_seconds", "cpu_seconds", *self.metrics())
+        names = ("step", "num_rows", "train_seconds", "cpu_seconds", *self.metrics())
         query = f"SELECT {', '.join(names)} FROM evaluations WHERE cell = ? ORDER BY step"
         points = self._connection.execute(query, (cell["id"],)).fetchall()
         return {**cell, "evaluations": [dict(zip(names, point, strict=True)) for point in points]}
@@ -311,6 +311,10 @@ class Store:
         self.commit()
         self._connection.execute("VACUUM")
         return len(stale)
+
+    def scored_rows(self) -> dict[str, int | None]:
+        """Cell id -> test rows that its last look scored; None where an older version did not tell."""
+        return dict(self._connection.execute("SELECT cell, num_rows FROM evaluations WHERE final"))
 
     def final_scores(self, cell: str) -> dict[str, float | None]:
         """Metrics of a cell's final evaluation by key; empty if it has none."""
