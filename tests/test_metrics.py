@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import properscoring
@@ -158,8 +159,44 @@ def test_a_metric_that_does_not_exist_is_left_out_and_an_infinite_one_is_diverge
     assert metrics.score(prediction) == {}
     infinite = Metric("odd", "odd", "", False, lambda _: math.inf)
     monkeypatch.setattr(metrics, "known", lambda: {"odd": infinite})
+    monkeypatch.setattr(metrics, "METRICS", (infinite,))
     with pytest.raises(Diverged, match="odd is inf"):
         metrics.score(prediction)
+
+
+def misspelt(prediction: Prediction) -> float:
+    return float(prediction.truth.mean())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("compute", "reason"),
+    [
+        (misspelt, "AttributeError: 'Prediction' object has no attribute 'truth' (misspelt, line "),
+        (lambda _: None, "it returned an object of type NoneType, not a number"),
+        (lambda prediction: prediction.y, "it returned an object of type Tensor, not a number"),
+        (lambda _: "high", "it returned an object of type str, not a number"),
+        (lambda _: math.inf, "it is inf"),
+    ],
+)
+def test_a_metric_of_a_plugin_that_fails_is_left_out_with_its_reason(
+    compute: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = {"odd": Metric("odd", "odd", "", False, compute), **metrics.known()}
+    monkeypatch.setattr(metrics, "known", lambda: listed)
+    faults: dict[str, str] = {}
+    scores = metrics.score(Prediction(*mixture()), True, faults)
+    assert {"rmse", "ll", "crps"} <= set(scores)
+    assert "odd" not in scores
+    assert reason in faults["odd"]
+    assert f"the metric odd is left out: {reason}" in str(metrics.left_out(faults))
+
+
+def test_a_number_in_a_tensor_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = Metric("mean_answer", "mean answer", "", False, lambda prediction: prediction.y.mean())  # type: ignore[return-value]
+    monkeypatch.setattr(metrics, "known", lambda: {"mean_answer": metric})
+    prediction = Prediction(*mixture())
+    assert metrics.score(prediction) == {"mean_answer": float(prediction.y.mean())}
+    assert metrics.left_out({}) is None
 
 
 @pytest.mark.parametrize("key", ["Rmse", "two words", "step", "seed", "predict_seconds", "1st", "x; DROP TABLE cells"])
@@ -190,7 +227,13 @@ from fsibench.metrics import Metric
 def median_error(prediction):
     return float((prediction.predictive.mean - prediction.y).abs().median())
 
-METRICS = (Metric("median_error", "median error", "target", False, median_error, "median absolute error"),)
+def misspelt(prediction):
+    return float(prediction.truth.mean())
+
+METRICS = (
+    Metric("median_error", "median error", "target", False, median_error, "median absolute error"),
+    Metric("misspelt", "misspelt", "", False, misspelt, "fails"),
+)
 """
 
 
@@ -210,7 +253,13 @@ def test_a_metric_of_a_plugin_is_one_file_and_reaches_store_export_and_report(tm
             check=True, capture_output=True, text=True,
         ).stdout  # fmt: skip
 
-    command("run", "smoke", "--methods", "constant,linear", "--datasets", "yacht", "--store", "s.sqlite", "--workers", "1")
+    words = ("--methods", "constant,linear", "--datasets", "yacht", "--store", "s.sqlite", "--workers", "1")
+    printed = command("run", "smoke", *words)
+    assert "The metric misspelt is left out: AttributeError" in printed, "said once, in the text below the table"
+    assert "(2 cells)" in printed
+    assert "failed:" not in printed, "the methods are not to blame"
+    ranked = command("report", "--terminal", "--metrics", "median_error", "--store", "s.sqlite")
+    assert "median error" in ranked.splitlines()[0]
     command("export", "--store", "s.sqlite", "--out", "rows.csv")
     assert "median_error" in (tmp_path / "rows.csv").read_text().splitlines()[0]
     shown = command("list", "metrics")

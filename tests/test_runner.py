@@ -23,6 +23,11 @@ from fsibench.harness.plan import Cell, load_protocol, make_plan
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
 
 
+def line_of(text: str) -> int:
+    """The line of the odd methods in which a text stands first."""
+    return next(number for number, line in enumerate(ODD.read_text().splitlines(), 1) if text in line)
+
+
 def cell(method: str, **changes: Any) -> Cell:
     content = {"methods": [method], "datasets": ["yacht"], "steps": 20, **changes}
     if "seconds" in changes:
@@ -147,14 +152,20 @@ def test_pulling_one_step_costs_the_harness_at_most_20_microseconds() -> None:
     ("method", "status", "message", "num_evaluations"),
     [
         ("Raises[after=30]", "ok", None, 7),
-        ("Raises[after=3]", "error", "RuntimeError: the method failed on purpose", 2),
-        ("RaisesInPredict", "error", "RuntimeError: predict failed on purpose", 0),
+        ("Raises[after=3]", "error", f"RuntimeError: the method failed on purpose (fit, line {line_of('the method failed')} of odd_methods.py)", 2),
+        ("RaisesInPredict", "error", f"RuntimeError: predict failed on purpose (predict, line {line_of('predict failed')} of odd_methods.py)", 0),
         ("Explodes", "diverged", "Diverged: the loss is nan at step 2", 1),
         ("NotANumber", "diverged", "Diverged: the predictive distribution is not finite", 1),
         (
             "NegativeScale",
             "diverged",
             "Diverged: the predictive distribution has a negative scale; it must be positive",
+            0,
+        ),
+        (
+            "ReturnsPosterior",
+            "error",
+            "`fit` of returns-posterior returned an object of type Gaussian; it must `yield` posteriors, also if there is only one.",
             0,
         ),
         ("YieldsNothing", "error", "yields-nothing ended without a posterior; `fit` must yield at least once.", 0),
@@ -377,3 +388,14 @@ def test_the_time_left_begins_from_the_budgets(monkeypatch: pytest.MonkeyPatch) 
     now[0] = 0.5
     progress.update(Event(first, Finished("ok", None, None, {})), {})
     assert progress.seconds_left() == pytest.approx((2 * 0.5 + 3 * 30.0) / 2)  # not 5 cells of half a second
+
+
+def test_what_a_good_cell_says_is_shown_once_on_a_terminal() -> None:
+    todo = make_plan(load_protocol("smoke", {"methods": ["constant"], "datasets": ["yacht"], "splits": 3, "seconds": 30.0}))
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    progress = driver.Progress(todo, 1, stream)
+    for one in todo:
+        progress.update(Event(one, Started()), {})
+        progress.update(Event(one, Finished("ok", "the metric odd is left out: it is inf", None, {})), {})
+    assert stream.getvalue().count("the metric odd is left out") == 1

@@ -149,6 +149,9 @@ class Overview:
         for entry, flags in self.costs["flags"].items():
             sentences += [f"{entry}: {FLAGS.get(flag, flag)}." for flag in (flags if isinstance(flags, list) else ())]
         sentences += thinning_sentences(self.thinned)
+        # A cell that ended well has a message where a metric of a plugin failed.
+        said = results.cells.loc[results.cells["status"] == "ok", "message"].dropna()
+        sentences += [f"{text[0].upper()}{text[1:]} ({count(number, 'cell')})." for text, number in said.value_counts().items()]
         if not results.same_speed:
             sentences.append(
                 f"The cells ran on machines whose speeds differ by a factor of {results.speed_ratio:.1f}: their seconds are not "

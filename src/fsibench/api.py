@@ -9,6 +9,7 @@ units of y.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -26,7 +27,7 @@ from fsibench.harness.identity import derive_seed
 from fsibench.harness.runner import ROWS_PER_PREDICT, device_named, scalar_trace
 from fsibench.harness.schedule import Schedule
 from fsibench.harness.store import DEFAULT_STORE, Store
-from fsibench.metrics import Prediction
+from fsibench.metrics import Prediction, left_out
 from fsibench.metrics import score as all_scores
 from fsibench.predictive import Predictive, concatenate
 from fsibench.progress import Bar
@@ -218,7 +219,11 @@ class Model:
     def score(self, X: Any, y: Any) -> dict[str, float]:
         """Every metric that `fsibench list metrics` shows and that needs no draws, in the units of y."""
         predictive = self.predictive(X)
-        return all_scores(Prediction(predictive, torch.from_numpy(as_targets(y, predictive.num_points))))
+        faults: dict[str, str] = {}
+        scores = all_scores(Prediction(predictive, torch.from_numpy(as_targets(y, predictive.num_points))), True, faults)
+        if faults:
+            warnings.warn(left_out(faults) or "", stacklevel=2)
+        return scores
 
     def plot(self, x: Any = None, num_draws: int = 10, ax: Any = None) -> Any:
         """Bands of 50 and 90 %, functions and training rows, for one input; returns the matplotlib axes."""

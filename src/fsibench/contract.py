@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from fsibench.errors import UsageError
 from fsibench.predictive import Predictive
 
 # Above this many rows an epoch is no longer walked in one permutation: a permutation of millions of rows would make
@@ -171,7 +172,7 @@ class Meter:
     def pulls(self, method: Method, train: Data, generator: torch.Generator) -> Generator[Posterior, None, None]:
         """The posteriors of a fit until the budget is spent; the clock stands still while the caller has one."""
         self.start()
-        for posterior in method.fit(train, self.budget, generator):
+        for posterior in posteriors(method, train, self.budget, generator):
             self.steps_done += 1
             self.stop()
             yield posterior
@@ -255,3 +256,12 @@ class Method(abc.ABC):
     def departure(self) -> str:
         """How the objective of this entry, with these options, differs from the published one; empty if it does not."""
         return self.variant
+
+
+def posteriors(method: Method, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+    """What `fit` yields; a `fit` that returns something else is told so."""
+    fits = method.fit(train, budget, generator)
+    if not isinstance(fits, Iterable):
+        kind = "None" if fits is None else f"an object of type {type(fits).__name__}"
+        raise UsageError(f"`fit` of {method.name} returned {kind}; it must `yield` posteriors, also if there is only one.")
+    return iter(fits)

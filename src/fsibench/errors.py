@@ -7,7 +7,11 @@
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
+
+_LIBRARIES = ("site-packages", "/lib/python", str(Path(__file__).parent))
 
 
 class FsibenchError(Exception):
@@ -36,6 +40,21 @@ class Diverged(FsibenchError):
 
 class Mismatch(FsibenchError):
     """A machine holds other code or data than a cell was planned with, so the cell must not run there."""
+
+
+def place(error: BaseException) -> str:
+    """Where foreign code went wrong, `fit, line 9 of mine.py`: its innermost line, not one of the libraries that it calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return "at an unknown place"
+    own = [frame for frame in frames if not any(part in frame.filename for part in _LIBRARIES)]
+    innermost = (own or frames)[-1]
+    return f"{innermost.name}, line {innermost.lineno} of {innermost.filename.rpartition('/')[2]}"
+
+
+def told(error: BaseException) -> str:
+    """An error of foreign code on one line: what it says, and where it arose."""
+    return f"{type(error).__name__}: {error} ({place(error)})".replace("\n", " ")
 
 
 def unknown(kind: str, name: str, available: Iterable[str]) -> UsageError:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fsibench import scoring
-from fsibench.errors import Diverged, UsageError
+from fsibench.errors import Diverged, FsibenchError, UsageError, told
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -285,11 +285,51 @@ def _metrics_in(value: Any) -> tuple[Metric, ...]:
     return offered
 
 
-def score(prediction: Prediction, last: bool = True) -> dict[str, float]:
-    """Metrics by key; an infinite value means that the method diverged. Those that do not exist are left out."""
+def score(prediction: Prediction, last: bool = True, faults: dict[str, str] | None = None) -> dict[str, float]:
+    """Metrics by key; an infinite value means that the method diverged. Those that do not exist are left out.
+
+    So are metrics of plugins that fail; `faults` gets their keys with the reasons.
+    """
     chosen = (metric for metric in known().values() if last or metric.looks == "every")
-    values = {metric.key: metric.compute(prediction) for metric in chosen}
-    for name, value in values.items():
-        if math.isinf(value):
-            raise Diverged(f"{name} is {value}")
-    return {name: value for name, value in values.items() if not math.isnan(value)}
+    values = {metric.key: value(metric, prediction, {} if faults is None else faults) for metric in chosen}
+    for name, number in values.items():
+        if math.isinf(number):
+            raise Diverged(f"{name} is {number}")
+    return {name: number for name, number in values.items() if not math.isnan(number)}
+
+
+def value(metric: Metric, prediction: Prediction, faults: dict[str, str]) -> float:
+    """The metric; nan where one of a plugin fails, with the reason in `faults`: a broken plugin breaks only itself."""
+    if metric in METRICS:
+        return metric.compute(prediction)
+    try:
+        number = _number(metric.compute(prediction))
+    except (Diverged, MemoryError):
+        raise  # of the method, whose draws a metric may ask for
+    except NotANumber as error:
+        faults[metric.key] = str(error)
+    except Exception as error:  # noqa: BLE001 (a plugin may fail in any way)
+        faults[metric.key] = told(error)
+    else:
+        return number
+    return math.nan
+
+
+def left_out(faults: Mapping[str, str]) -> str | None:
+    """One sentence about metrics that failed, or None."""
+    reasons = "; ".join(f"the metric {key} is left out: {reason}" for key, reason in sorted(faults.items()))
+    return reasons or None
+
+
+class NotANumber(FsibenchError):
+    """A metric gave something else."""
+
+
+def _number(result: Any) -> float:
+    try:
+        number = float(result)
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor with several elements
+        raise NotANumber(f"it returned an object of type {type(result).__name__}, not a number") from None
+    if math.isinf(number):
+        raise NotANumber(f"it is {number}")
+    return number

@@ -161,6 +161,16 @@ class YieldsNothing(Method):
 
 
 @dataclass(frozen=True)
+class ReturnsPosterior(Method):
+    """What somebody writes who has not read that `fit` is a generator."""
+
+    name: ClassVar[str] = "returns-posterior"
+
+    def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Posterior]:
+        return Gaussian(0.0)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
 class UsesGlobalState(Method):
     """Draws from torch's global stream: a contract check must notice."""
 

@@ -6,13 +6,12 @@ import contextlib
 import signal
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fsibench.contract import Method
-from fsibench.errors import UsageError, unknown
+from fsibench.errors import UsageError, place, told, unknown
 
 # Seconds of CPU time that one check may take. A check that sleeps spends none: it ends after four times as many seconds
 # of wall time in which it had less than this share of a core. On a crowded machine a working check has more.
@@ -94,18 +93,10 @@ def _reason(one: Check, method: Method, limit: float) -> str:
     except CheckFailed as failure:
         return str(failure)
     except _OutOfTime as error:
-        return f"not finished after {limit:g} s ({_place(error)})"
+        return f"not finished after {limit:g} s ({place(error)})"
     except Exception as error:  # noqa: BLE001 (whatever a method raises is a finding)
-        return f"{type(error).__name__}: {error} ({_place(error)})".replace("\n", " ")
+        return told(error)
     return ""
-
-
-def _place(error: BaseException) -> str:
-    """The innermost line of the method, not of the libraries below it."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
-    own = [frame for frame in frames if "site-packages" not in frame.filename and "/lib/python" not in frame.filename]
-    place = (own or frames)[-1]
-    return f"{place.name}, line {place.lineno} of {place.filename.rpartition('/')[2]}"
 
 
 @contextlib.contextmanager

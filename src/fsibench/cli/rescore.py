@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
 def _rescore(arguments: argparse.Namespace) -> int:
     from fsibench.harness.predictives import restored
     from fsibench.harness.store import Store
-    from fsibench.metrics import Prediction, known
+    from fsibench.metrics import Prediction, known, left_out, value
 
     wanted = arguments.metrics.split(",") if arguments.metrics else list(known())
     for key in wanted:
@@ -40,12 +40,15 @@ def _rescore(arguments: argparse.Namespace) -> int:
         if not kept:
             raise UsageError(f"no cell of {arguments.store} kept its predictives; run it with --keep predictives.")
         filled = 0
+        faults: dict[str, str] = {}
         for cell, content in kept.items():
             prediction = Prediction(*restored(content))
             present = store.final_scores(cell)
-            values = {key: known()[key].compute(prediction) for key in wanted if present.get(key) is None}
-            values = {key: value for key, value in values.items() if math.isfinite(value)}
+            values = {key: value(known()[key], prediction, faults) for key in wanted if present.get(key) is None}
+            values = {key: number for key, number in values.items() if math.isfinite(number)}
             store.add_scores(cell, values)
             filled += len(values)
     print(f"{filled} values filled in for {len(kept)} cells", file=sys.stderr)
+    if faults:
+        print(left_out(faults), file=sys.stderr)
     return OK

@@ -171,6 +171,7 @@ class Progress:
         self.live = self.stream.isatty()
         self.started = time.monotonic()
         self._begun: dict[str, float] = {}
+        self._said: set[str] = set()
         self._shown = 0.0
 
     def update(self, event: Event, running: dict[str, Cell]) -> None:
@@ -181,12 +182,19 @@ class Progress:
             self.done += 1
             self._waiting[cell.entry] -= 1
             self._spent.setdefault(cell.entry, []).append(time.monotonic() - self._begun.pop(cell.id, time.monotonic()))
-            if report.status != "ok" or not self.live:
+            if report.status != "ok" or not self.live or self._is_news(report):
                 self._line(cell, report)
         if self.live and (isinstance(report, Finished) or time.monotonic() - self._shown > 0.2):
             self._shown = time.monotonic()
             names = ", ".join(cell.title for cell in running.values())
             self._overwrite(f"[{self.done}/{self.total}] {self._left()} left | {names}")
+
+    def _is_news(self, report: Finished) -> bool:
+        """Whether a cell that ended well says something that no other has said: every one may miss the same metric."""
+        if not report.message or report.message in self._said:
+            return False
+        self._said.add(report.message)
+        return True
 
     def close(self) -> None:
         if self.live:

@@ -66,7 +66,7 @@ CELLS = (
     *COORDINATES,
     *_columns(
         "text",
-        message="why it ended, where it did not end well",
+        message="why it ended, where it did not end well; otherwise metrics of plugins that failed",
         flags="what makes its clock doubtful, separated by commas",
         started="UTC",
         finished="UTC",

@@ -21,15 +21,16 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
-from fsibench import options, registry
-from fsibench.contract import Data, Meter, Method, Posterior
-from fsibench.data import Dataset, Prepared, Standardiser, prepare
-from fsibench.errors import Diverged, Mismatch, UsageError
+from fsibench import registry
+from fsibench.contract import Data, Meter, Method, Posterior, posteriors
+from fsibench.data import Prepared, Standardiser, prepare
+from fsibench.errors import Diverged, Mismatch, UsageError, told
 from fsibench.harness import hardest, identity, panels, predictives, processes
 from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded, Report
 from fsibench.harness.plan import Cell
+from fsibench.harness.planned import build_method, refuse_what_was_not_planned
 from fsibench.harness.schedule import Schedule, ScoredRows
-from fsibench.metrics import Prediction, score
+from fsibench.metrics import Prediction, left_out, score
 from fsibench.predictive import Predictive, concatenate
 from fsibench.references import Reference
 from fsibench.scoring import MOST_ROWS, NUM_JOINT_DRAWS, pit_counts
@@ -92,6 +93,7 @@ def run_cell(cell: Cell, emit: Emit) -> None:
     status, message, trace = "ok", None, None
     try:
         run.go()
+        message = left_out(run.metric_faults)
     except (Diverged, LinAlgError) as error:
         status, message = "diverged", f"{type(error).__name__}: {error}"
     except Mismatch as error:
@@ -101,7 +103,7 @@ def run_cell(cell: Cell, emit: Emit) -> None:
     except MemoryError as error:
         status, message, trace = "oom", f"MemoryError: {error}", traceback.format_exc()
     except Exception as error:  # noqa: BLE001 (whatever a method raises becomes a status)
-        status, message, trace = "error", f"{type(error).__name__}: {error}", traceback.format_exc()
+        status, message, trace = "error", told(error), traceback.format_exc()
     clocks = {"total_seconds": time.perf_counter() - started, **run.clocks()}
     emit(Finished(status, message, trace, clocks))
 
@@ -120,6 +122,7 @@ class _Run:
         self.looked = (0, False)  # step of the latest look, and whether it was the last
         self.seen: Prediction | None = None  # what the latest look saw, where it saw the rows of the last one
         self.inducing: list[dict[str, Any]] = []
+        self.metric_faults: dict[str, str] = {}
         self.reference: Reference | None = None
 
     def go(self) -> None:
@@ -153,7 +156,7 @@ class _Run:
         self.meter = meter = Meter(self.cell.seconds, self.cell.steps, clock)
         schedule = Schedule(meter, self.cell.per_decade)
         posterior: Posterior | None = None
-        fits = iter(method.fit(train, meter.budget, self.generator("fit")))
+        fits = posteriors(method, train, meter.budget, self.generator("fit"))
         training = True
         while training:
             with self.train:
@@ -199,7 +202,7 @@ class _Run:
                     train_seconds=self.meter.elapsed,
                     wall_seconds=self.train.wall,
                     cpu_seconds=self.train.cpu,
-                    scores=score(prediction, last),
+                    scores=score(prediction, last, self.metric_faults),
                     pit=pit_counts(prediction.pit),
                     trace=scalar_trace(posterior),
                 )
@@ -301,30 +304,6 @@ def _kind(thing: object) -> str:
 def _cpu_of_others() -> float:
     """CPU seconds of every thread but this one, and of every child."""
     return processes.family_cpu_seconds() - time.thread_time()
-
-
-def refuse_what_was_not_planned(cell: Cell, method: Method, dataset: Dataset) -> None:
-    """Results stand under the planned versions, so a cell runs with these or not at all."""
-    version = identity.version_of(method)
-    if version != cell.code_version:
-        raise Mismatch(
-            f"the code of {cell.entry} here ({version[:8]}) is not the planned one ({cell.code_version[:8]}): it was "
-            "edited since, or this worker has another version installed. Run the same command again, with the same "
-            "fsibench and method files on every worker."
-        )
-    fingerprint = dataset.fingerprint()
-    if fingerprint != cell.data_fingerprint:
-        raise Mismatch(
-            f"the data of {cell.dataset} here ({fingerprint[:8]}) are not the planned ones "
-            f"({cell.data_fingerprint[:8]}): they were edited since, or this worker has other files. Run the same "
-            "command again, with the same data on every worker."
-        )
-
-
-def build_method(cell: Cell) -> Method:
-    cls = registry.method_class(cell.file or cell.method)
-    method: Method = options.build(cls, cell.method, dict(cell.options))
-    return method
 
 
 def device_named(name: str) -> torch.device:
