@@ -9,6 +9,7 @@ import pytest
 
 from fsibench import registry
 from fsibench.cli import list as listing
+from fsibench.cli import main
 from fsibench.errors import UsageError
 
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
@@ -124,8 +125,71 @@ def test_every_mistake_is_one_sentence(reference: str, sentence: str) -> None:
 def test_a_file_with_a_syntax_error_is_named(tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text("def :\n")
-    with pytest.raises(UsageError, match=r"broken\.py cannot be loaded: SyntaxError"):
+    with pytest.raises(UsageError, match=r"broken\.py cannot be loaded: SyntaxError: invalid syntax \(line 1\)"):
         registry.entry(f"{path}:Mine")
+
+
+def test_a_file_that_fails_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "fails.py"
+    path.write_text("import math\n\nimport nothing_of_this_name\n")
+    with pytest.raises(UsageError, match=r"fails\.py cannot be loaded: ModuleNotFoundError.* \(line 3\)"):
+        registry.entry(f"{path}:Mine")
+
+
+def test_a_file_without_a_class_says_which_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(PLUGIN.format(name="mine") + "\nclass Helper:\n    pass\n")
+    with pytest.raises(UsageError, match=r"mine\.py is a file; write .*mine\.py:CLASS with one of its classes: Mine\."):
+        registry.entry(str(path))
+    with pytest.raises(UsageError, match=r"Available: Mine\."):
+        registry.entry(f"{path}:Other")
+    with pytest.raises(UsageError, match=r"one of its classes: none\."):
+        registry.dataset(str(path))
+
+
+def test_options_without_a_dataclass_are_explained(tmp_path: Path) -> None:
+    path = tmp_path / "plain.py"
+    path.write_text(PLUGIN.format(name="plain").replace("@dataclass(frozen=True)", "").replace("    def", "    rate: float = 1.0\n    def"))
+    with pytest.raises(UsageError, match=r"Mine has options \(rate\) and is no dataclass; write @dataclass\(frozen=True\) above it"):
+        registry.entry(f"{path}:Mine")
+
+
+DATASET = '''
+from dataclasses import dataclass
+import numpy as np
+from fsibench.data import Description, Table, TableDataset
+
+@dataclass(frozen=True)
+class Wave(TableDataset):
+    {option}: int = 30
+    def describe(self):
+        return Description(name=self.name, rows=30, inputs=1, target="y", source="formula", available=True)
+    {table}
+'''
+
+
+@pytest.mark.parametrize(
+    ("option", "table", "sentence"),
+    [
+        ("rows", "def table(self): ...", "the option `rows` of Wave hides `TableDataset.rows`; give it another name"),
+        ("count", "", "Wave is no complete data set: it has no `table`"),
+    ],
+)
+def test_a_data_set_that_cannot_work_is_one_sentence(option: str, table: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / f"wave_{option}.py"
+    path.write_text(DATASET.format(option=option, table=table))
+    with pytest.raises(UsageError) as caught:
+        registry.dataset(f"{path}:Wave")
+    assert sentence in str(caught.value)
+
+
+def test_a_data_set_that_changes_is_refused_with_the_cure(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "wave_random.py"
+    table = "def table(self): return Table(np.random.rand(30, 1), np.random.rand(30), ('x',), 'y')"
+    path.write_text(DATASET.format(option="count", table=table))
+    words = ["run", "smoke", "--methods", "constant", "--datasets", f"{path}:Wave", "--executor", "inline"]
+    assert main([*words, "--store", str(tmp_path / "s.sqlite")]) == 1
+    assert "has other values each time that it is loaded; draw its random numbers from a generator with a fixed seed" in capfd.readouterr().err
 
 
 def test_data_sets_take_options_like_methods() -> None:

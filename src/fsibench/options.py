@@ -65,6 +65,17 @@ def build(cls: type[Any], owner: str, raw: Mapping[str, Any], **fixed: Any) -> A
         raise UsageError(f"{owner}: {error}") from None
 
 
+def fault_of_fields(cls: type[Any], base: type[Any]) -> str | None:
+    """Why the fields of a class that somebody derived from `base` would not work as its options, or None."""
+    for part in (part for part in cls.__mro__ if part not in base.__mro__):
+        fields = [name for name, hint in vars(part).get("__annotations__", {}).items() if "ClassVar" not in str(hint)]
+        if fields and "__dataclass_fields__" not in vars(part):
+            return f"{part.__name__} has options ({', '.join(fields)}) and is no dataclass; write @dataclass(frozen=True) above it"
+    inherited = {field.name for field in dataclasses.fields(base)}
+    hidden = [f.name for f in dataclasses.fields(cls) if f.name not in inherited and hasattr(base, f.name)]
+    return f"the option `{hidden[0]}` of {cls.__name__} hides `{base.__name__}.{hidden[0]}`; give it another name" if hidden else None
+
+
 @functools.cache
 def _type_hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)

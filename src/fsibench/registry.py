@@ -118,11 +118,16 @@ def _method_name(cls: type, base: type, origin: str) -> str:
     name = getattr(cls, "name", None)
     if not isinstance(name, str) or not name:
         raise TypeError(f"{cls.__name__} in {origin} has no `name`; add `name: ClassVar[str] = ...`")
+    if fault := options.fault_of_fields(cls, base):
+        raise TypeError(fault)
     return name
 
 
 def _file_reference(reference: str) -> tuple[Path, str] | None:
+    """File and class of `./file.py:Class`; the class is empty where it was forgotten."""
     path, colon, class_name = reference.rpartition(":")
+    if not colon and class_name.endswith(".py"):
+        return Path(class_name), ""
     return (Path(path), class_name) if colon and path.endswith(".py") else None
 
 
@@ -134,7 +139,7 @@ def _absolute(reference: str) -> str:
 def _class_in_file(path: Path, class_name: str) -> type[Method]:
     from fsibench.contract import Method
 
-    cls = _named_class(path, class_name)
+    cls = _named_class(path, class_name, Method)
     try:
         _method_name(cls, Method, str(path))
     except TypeError as error:
@@ -143,15 +148,20 @@ def _class_in_file(path: Path, class_name: str) -> type[Method]:
     return found
 
 
-def _named_class(path: Path, class_name: str) -> Any:
+def _named_class(path: Path, class_name: str, base: type) -> Any:
     if not path.is_file():
         raise UsageError(f"there is no file {path}; write ./file.py:Class.")
     module = _module_from_file(path.resolve())
     cls = getattr(module, class_name, None)
-    if cls is None:
-        offered = [n for n, c in vars(module).items() if inspect.isclass(c) and c.__module__ == module.__name__]
-        raise unknown(f"class in {path}", class_name, offered)
-    return cls
+    if inspect.isclass(cls):
+        return cls
+    offered = [
+        name for name, value in vars(module).items()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and issubclass(value, base)
+    ]  # fmt: skip
+    if not class_name:
+        raise UsageError(f"{path} is a file; write {path}:CLASS with one of its classes: {', '.join(offered) or 'none'}.")
+    raise unknown(f"class in {path}", class_name, offered)
 
 
 @functools.cache
@@ -166,7 +176,7 @@ def _module_from_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except PLUGIN_FAILURES as error:
         del sys.modules[name]
-        raise UsageError(f"{path} cannot be loaded: {_last_line(error)}") from None
+        raise UsageError(f"{path} cannot be loaded: {_last_line(error)}{_line_of(path, error)}") from None
     return module
 
 
@@ -226,10 +236,22 @@ def with_option(text: str, key: str, value: object) -> str:
 def _dataset_class(path: Path, class_name: str) -> type[Dataset]:
     from fsibench.data import Dataset
 
-    cls = _named_class(path, class_name)
-    if not inspect.isclass(cls) or not issubclass(cls, Dataset) or inspect.isabstract(cls):
-        raise UsageError(f"{path}: {class_name} is no complete data set; derive it from fsibench.data.TableDataset.")
-    return cls
+    cls = _named_class(path, class_name, Dataset)
+    if fault := _fault_of_dataset(cls):
+        raise UsageError(f"{path}: {fault}.")
+    found: type[Dataset] = cls
+    return found
+
+
+def _fault_of_dataset(cls: type) -> str | None:
+    from fsibench.data import Dataset, TableDataset
+
+    if not issubclass(cls, Dataset):
+        return f"{cls.__name__} is no data set; derive it from fsibench.data.TableDataset"
+    if inspect.isabstract(cls):
+        absent = " and ".join(f"`{name}`" for name in sorted(cls.__abstractmethods__))
+        return f"{cls.__name__} is no complete data set: it has no {absent}"
+    return options.fault_of_fields(cls, TableDataset if issubclass(cls, TableDataset) else Dataset)
 
 
 def _offer_source(found: Found, module: Any, origin: str) -> None:
@@ -239,6 +261,8 @@ def _offer_source(found: Found, module: Any, origin: str) -> None:
 
 def _offer_datasets(found: Found, module: Any, origin: str) -> None:
     for item in getattr(module, "DATASETS", ()):
+        if fault := _fault_of_dataset(type(item)):
+            raise TypeError(fault)
         found.offer(item.name, item, origin)
 
 
@@ -287,6 +311,14 @@ def _modules(package_name: str) -> Iterator[ModuleType | dict[str, str]]:
             yield importlib.import_module(f"{package_name}.{info.name}")
         except PLUGIN_FAILURES as error:
             yield {info.name: _last_line(error)}
+
+
+def _line_of(path: Path, error: BaseException) -> str:
+    """` (line 3)`: the last line of this file that was at work; empty where none was."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f" (line {error.lineno})"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f" (line {lines[-1]})" if lines else ""
 
 
 def _last_line(error: BaseException) -> str:

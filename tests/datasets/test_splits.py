@@ -387,3 +387,40 @@ def test_the_official_split_is_one_however_many_are_asked_for() -> None:
     official = registry.dataset("year[official_split=true]")
     assert {scheme: official.num_splits(scheme) for scheme in splits.SPLIT_SCHEMES} == dict.fromkeys(splits.SPLIT_SCHEMES, 1)
     assert registry.dataset("year").num_splits("large") == NUM_SPLITS
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "columns", "sentence"),
+    [
+        (np.zeros(5), np.zeros(5), ("a",), r"x of a Table must have the shape \[rows, inputs\]; got \(5,\)"),
+        (np.zeros((5, 2)), np.zeros((5, 1)), ("a", "b"), r"y of a Table must have the shape \[rows\]; got \(5, 1\)"),
+        (np.zeros((5, 2)), np.zeros(4), ("a", "b"), "x of a Table has 5 rows and y has 4"),
+        (np.zeros((5, 2)), np.zeros(5), ("a",), "names 1 columns .* but x has 2"),
+        (np.array([["a"]] * 5), np.zeros(5), ("a",), "must be a numpy array of numbers; got <U1 values"),
+        ([[0.0]] * 5, np.zeros(5), ("a",), "must be a numpy array of numbers; got list"),
+    ],
+)
+def test_a_table_of_the_wrong_shape_is_one_sentence(x: Floats, y: Floats, columns: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        Table(x, y, columns, "y")
+
+
+@dataclass(frozen=True)
+class Given(data.TableDataset):
+    """A data set that gives what it holds."""
+
+    content: object = None
+
+    def describe(self) -> Description:
+        return Description(name=self.name, rows=5, inputs=1, target="y", source="formula", available=True)
+
+    def table(self) -> Table:
+        return self.content  # type: ignore[return-value]
+
+
+def test_what_is_no_table_or_has_no_answer_is_one_sentence() -> None:
+    with pytest.raises(DataError, match="`table` of mine returned an object of type tuple; it must return a Table"):
+        Given("mine", content=(1, 2)).fingerprint()
+    table = Table(np.zeros((5, 1)), np.array([0.0, 1.0, np.nan, 0.0, 1.0]), ("x",), "y")
+    with pytest.raises(DataError, match="the target of mine is nan in row 2; leave out rows without an answer"):
+        Given("mine", content=table).split("paper", 0)

@@ -38,6 +38,19 @@ class Table:
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keys: Mapping[str, Floats] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name, values, dimensions in (("x", self.x, 2), ("y", self.y, 1), *((k, v, 1) for k, v in self.keys.items())):
+            if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiub":
+                kind = f"{values.dtype} values" if isinstance(values, np.ndarray) else type(values).__name__
+                raise DataError(f"{name} of a Table must be a numpy array of numbers; got {kind}.")
+            if values.ndim != dimensions:
+                expected = "[rows, inputs]" if dimensions == 2 else "[rows]"
+                raise DataError(f"{name} of a Table must have the shape {expected}; got {values.shape}.")
+            if len(values) != len(self.y):
+                raise DataError(f"{name} of a Table has {len(values)} rows and y has {len(self.y)}.")
+        if len(self.columns) != self.x.shape[1]:
+            raise DataError(f"a Table names {len(self.columns)} columns {self.columns}, but x has {self.x.shape[1]}.")
+
     def __len__(self) -> int:
         return len(self.y)
 
@@ -155,7 +168,17 @@ class TableDataset(Dataset):
 
     def content_hash(self) -> str:
         """The fingerprint of the stored table, from a record where there is one."""
-        return self.table().fingerprint()
+        return self._table().fingerprint()
+
+    def _table(self) -> Table:
+        """What `table` gives, if it is one."""
+        table = self.table()
+        if not isinstance(table, Table):
+            raise DataError(f"`table` of {self.name} returned an object of type {type(table).__name__}; it must return a Table.")
+        if not np.isfinite(table.y).all():
+            row = int(np.flatnonzero(~np.isfinite(table.y))[0])
+            raise DataError(f"the target of {self.name} is {table.y[row]} in row {row}; leave out rows without an answer.")
+        return table
 
     def fingerprint(self) -> str:
         """The stored table, and every option that changes what a split holds."""
@@ -166,7 +189,7 @@ class TableDataset(Dataset):
 
     def rows(self) -> Table:
         """The table whose rows are divided: without twins if `dedupe`."""
-        table = self.table()
+        table = self._table()
         if not self.dedupe:
             return table
         return table.rows(np.sort(np.unique(twin_groups(table), return_index=True)[1]))
@@ -221,7 +244,7 @@ class TableDataset(Dataset):
         return Split(encode(table.x[train]), table.y[train], encode(table.x[test]), table.y[test], test)
 
     def fetch(self) -> None:
-        self.table()
+        self._table()
 
 
 def split_file(path: Path) -> Sequence[Sequence[int]]:
