@@ -54,9 +54,13 @@ def test_the_same_command_again_runs_nothing(tmp_path: Path, capsys: pytest.Capt
     store = tmp_path / "s.sqlite"
     assert run_smoke(store, "--methods", "constant") == 0
     assert run_smoke(store, "--methods", "constant,linear") == 0
-    assert "2 cells to run (2 already in" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "2 cells to run (2 already in" in printed.err
+    assert "Earlier runs" not in printed.out
     with Store.read(store) as opened:
         assert opened.cells()["attempts"].tolist() == [1, 1, 1, 1]
+    assert run_smoke(store, "--methods", "constant") == 0
+    assert f"Earlier runs in {store} are ranked with this one" in capsys.readouterr().out
 
 
 def test_keeping_functions_later_runs_only_what_lacks_them_and_says_so(

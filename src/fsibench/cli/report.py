@@ -33,6 +33,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--store", type=Path, default=DEFAULT_STORE, metavar="PATH", help="default: %(default)s")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder to write to (default: next to the store)")
     parser.add_argument("--terminal", action="store_true", help="print the ranking and write nothing")
+    parser.add_argument("--metrics", metavar="a,b", help="with --terminal: rank in these (default: RMSE, LL and CRPS)")
     parser.add_argument(
         "--figures",
         default="none",
@@ -63,8 +64,10 @@ def report(arguments: argparse.Namespace) -> int:
     if arguments.terminal:
         from fsibench.reports import terminal
 
-        print(terminal.render(store, where))
+        print(terminal.render(store, where, arguments.metrics.split(",") if arguments.metrics else ()))
         return 0
+    if arguments.metrics:
+        raise UsageError("--metrics is for --terminal; the pages have every metric.")
     formats = [] if arguments.figures == "none" else [part.strip() for part in arguments.figures.split(",")]
     out = arguments.out or store.parent / f"{store.stem}-report"
     from fsibench.reports import site

@@ -92,7 +92,8 @@ def _run(arguments: argparse.Namespace) -> int:
             if not finished:
                 break
         store.end_run(run, "finished" if finished else "interrupted")
-        note = environment.speed_note(store.cells()["calibration_seconds"]) if finished else None
+        stored = store.cells()
+        note = environment.speed_note(stored["calibration_seconds"]) if finished else None
     if not finished:
         print("fsibench: stopped; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
@@ -102,6 +103,9 @@ def _run(arguments: argparse.Namespace) -> int:
     from fsibench.reports import terminal
 
     print(terminal.render(arguments.store))
+    planned_pairs = {(cell.entry, cell.dataset) for cell in planned}
+    if not planned_pairs.issuperset(stored[["entry", "dataset"]].itertuples(index=False, name=None)):
+        print(f"Earlier runs in {arguments.store} are ranked with this one; another --store keeps them apart.")
     print(f"\n{terminal.verdict(arguments.store)}\n{line_after_run(arguments.store, time.monotonic() - started, arguments.report)}")
     return FAILED if _any_failed(arguments.store, [cell.id for cell in cells]) else OK
 
