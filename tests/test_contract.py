@@ -85,7 +85,7 @@ def test_what_a_process_pays_once_is_no_breach_of_the_budget() -> None:
     paid: list[bool] = []
 
     @dataclass(frozen=True)
-    class ImportsOnFirstUse(breaches.Honest):
+    class ImportsOnFirstUse(breaches.Honest):  # type: ignore[misc]
         name: ClassVar[str] = "imports_on_first_use"
 
         def posterior(self, train: Data, generator: torch.Generator) -> Any:
