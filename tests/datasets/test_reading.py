@@ -8,6 +8,7 @@ import functools
 import gzip
 import io
 import os
+import re
 import time
 import zipfile
 from collections.abc import Callable
@@ -378,6 +379,52 @@ def test_an_empty_cell_of_a_spreadsheet_does_not_shift_its_row() -> None:
     assert np.array_equal(values_of(raw), [[1, np.nan, 3], [4, 5, 6]], equal_nan=True)
     with pytest.raises(DataError, match="row 1, column 'b': the value is missing"):
         values_of(read_xlsx(archive(parts).getvalue(), "book", Layout()))
+
+
+def dated(formats: str, cells: str, settings: str = "") -> bytes:
+    """A workbook whose second row has these cells, which may use the styles 1, 2, ... of these formats."""
+    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    with zipfile.ZipFile(io.BytesIO(xlsx([["day", "y"]]))) as book:
+        parts = {name: book.read(name).decode() for name in book.namelist()}
+    own = re.findall(r'numFmtId="(\d+)"', formats)
+    used = "".join(f'<xf numFmtId="{number}"/>' for number in ("0", *own))
+    described = formats if "formatCode" in formats else ""
+    parts["xl/styles.xml"] = f"<styleSheet {main}><numFmts>{described}</numFmts><cellXfs>{used}</cellXfs></styleSheet>"
+    sheet = parts["xl/worksheets/sheet1.xml"]
+    parts["xl/worksheets/sheet1.xml"] = sheet.replace("</sheetData>", f"<row>{cells}</row></sheetData>")
+    parts["xl/workbook.xml"] = parts["xl/workbook.xml"].replace("<sheets>", f"{settings}<sheets>")
+    return archive({name: text.encode() for name, text in parts.items()}).getvalue()
+
+
+@pytest.mark.parametrize(
+    ("formats", "value", "days", "settings"),
+    [
+        ('<numFmt numFmtId="14"/>', "25569", 0.0, ""),  # built in; 1970-01-01
+        ('<numFmt numFmtId="22"/>', "45443.5", 19874.5, ""),  # with a time
+        ('<numFmt numFmtId="170" formatCode="[$-407]yyyy\\-mm\\-dd"/>', "45443", 19874.0, ""),
+        ('<numFmt numFmtId="14"/>', "24107", 0.0, '<workbookPr date1904="1"/>'),
+        ('<numFmt numFmtId="14"/>', "59", -25509.0, ""),  # 1900-02-28, before the day that never was
+    ],
+)
+def test_dates_of_a_spreadsheet_are_refused_or_read_as_days(formats: str, value: str, days: float, settings: str) -> None:
+    content = dated(formats, f'<c s="1"><v>{value}</v></c><c><v>2</v></c>', settings)
+    with pytest.raises(DataError, match=r"row 1, column 'day': '\d{4}-\d\d-\d\d.*' is not a number; date=day reads dates as days"):
+        read_xlsx(content, "book", Layout())
+    assert values_of(read_xlsx(content, "book", Layout(dates=("day",)))).tolist() == [[days, 2.0]]
+
+
+@pytest.mark.parametrize(
+    "formats",
+    [
+        '<numFmt numFmtId="20"/>',  # h:mm
+        '<numFmt numFmtId="2"/>',  # 0.00
+        '<numFmt numFmtId="171" formatCode="0.0 &quot;days&quot;"/>',
+        '<numFmt numFmtId="172" formatCode="[Red]0.00"/>',
+    ],
+)
+def test_numbers_and_times_of_a_spreadsheet_stay_numbers(formats: str) -> None:
+    content = dated(formats, '<c s="1"><v>0.25</v></c><c><v>2</v></c>')
+    assert values_of(read_xlsx(content, "book", Layout())).tolist() == [[0.25, 2.0]]
 
 
 # --- hostile sizes ----------------------------------------------------------------------------------------------

@@ -93,10 +93,8 @@ def _of_texts(texts: list[str], name: str, layout: Layout, origin: str) -> Colum
         return np.array([np.nan if (value := different[text]) is None else value for text in texts]), None
     if not layout.may_be_nominal(name):
         row, text = next((row, text) for row, text in enumerate(texts, 1) if text in wrong)
-        raise DataError(
-            f"{origin}, row {row}, column {name!r}: {text[:40]!r} is not a number; "
-            "categories=onehot reads text columns as labels."
-        )
+        cure = f"date={name} reads dates as days" if _is_date(text) else "categories=onehot reads text columns as labels"
+        raise DataError(f"{origin}, row {row}, column {name!r}: {text[:40]!r} is not a number; {cure}.")
     if layout.labels:
         _refuse_typing_errors(texts, wrong, len(different) - len(wrong), name, origin)
     return places([_stripped(text) for text in texts])
@@ -159,6 +157,14 @@ def places(labels: Sequence[str | None]) -> Column:
 
 def _stripped(text: str) -> str | None:
     return None if text.strip().lower() in MISSING else text.strip()
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(text.strip())
+    except ValueError:
+        return False
+    return True
 
 
 def _days(texts: Sequence[str | None], name: str, origin: str) -> Floats:

@@ -1,11 +1,17 @@
-"""Spreadsheets: one sheet of an .xlsx file, which is a zip archive of XML; a table needs no more of it than this."""
+"""Spreadsheets: one sheet of an .xlsx file, which is a zip archive of XML; a table needs no more of it than this.
+
+A date in a spreadsheet is a number of days that only its format tells from other numbers. It is read as the ISO date
+that the spreadsheet shows, and so refused unless `date=` asks for days. Times of day and durations stay fractions of a day.
+"""
 
 from __future__ import annotations
 
+import datetime
 import io
 import re
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from fsibench.data.sources.archives import DAMAGE, damaged, guarded
@@ -17,14 +23,20 @@ _MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _LINK = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _PACKAGE = "{http://schemas.openxmlformats.org/package/2006/relationships}"
 _LETTERS = re.compile(r"[A-Z]{1,3}")
+# Formats of dates that a workbook need not describe; the others of the same range are times without a day.
+_DATE_FORMATS = frozenset({*range(14, 18), 22, *range(27, 32), 36, *range(50, 55), 57, 58})
+_NOT_SHOWN = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')  # of a format: quoted text, escapes, colours, spaces
+# Day zero. Spreadsheets think that 1900 was a leap year: before March 1900 they count from a day later.
+_DAY_ZERO, _FIRST_RIGHT_DAY = datetime.datetime(1899, 12, 30), 60.0
+_DAYS_TO_1904 = 1462.0
 
 
 def read_xlsx(content: bytes, origin: str, layout: Layout) -> Raw:
     """One sheet, by its name (the first sheet if empty); blank rows are left out."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as book:
-            texts = _shared_texts(book)
-            rows = [row for row in _sheet_rows(book, _sheet_path(book, layout.sheet), texts) if any(row)]
+            reader = _Cells(_shared_texts(book), _date_styles(book), _starts_in_1904(book))
+            rows = [row for row in _sheet_rows(book, _sheet_path(book, layout.sheet), reader) if any(row)]
     except DAMAGE as error:
         raise damaged(origin, error) from error
     where = f"{origin}, sheet {layout.sheet!r}" if layout.sheet else f"{origin}, first sheet"
@@ -63,12 +75,32 @@ def _sheet_path(book: zipfile.ZipFile, sheet: str) -> str:
     return target.lstrip("/") if target.startswith("/") else f"xl/{target}"
 
 
-def _sheet_rows(book: zipfile.ZipFile, path: str, texts: list[str]) -> Iterator[list[str]]:
+def _date_styles(book: zipfile.ZipFile) -> frozenset[str]:
+    """Numbers of the cell styles that show a date."""
+    if "xl/styles.xml" not in book.namelist():
+        return frozenset()
+    styles = _xml(book, "xl/styles.xml")
+    own = {item.get("numFmtId"): item.get("formatCode", "") for item in styles.iter(f"{_MAIN}numFmt")}
+
+    def is_date(number: str) -> bool:
+        shown = _NOT_SHOWN.sub("", own.get(number, "")).lower()
+        return "y" in shown or "d" in shown or (number not in own and int(number) in _DATE_FORMATS)
+
+    formats = [item.get("numFmtId", "0") for used in styles.iter(f"{_MAIN}cellXfs") for item in used.iter(f"{_MAIN}xf")]
+    return frozenset(str(style) for style, number in enumerate(formats) if is_date(number))
+
+
+def _starts_in_1904(book: zipfile.ZipFile) -> bool:
+    settings = _xml(book, "xl/workbook.xml").iter(f"{_MAIN}workbookPr")
+    return any(item.get("date1904") in ("1", "true") for item in settings)
+
+
+def _sheet_rows(book: zipfile.ZipFile, path: str, reader: _Cells) -> Iterator[list[str]]:
     for row in _xml(book, path).iter(f"{_MAIN}row"):
         cells: list[str] = []
         for cell in row.iter(f"{_MAIN}c"):
             cells += [""] * (_place(cell, len(cells)) - len(cells))  # empty cells are not written
-            cells.append(_cell(cell, texts))
+            cells.append(reader.text(cell))
         while cells and not cells[-1]:  # formatted but empty cells at the right edge
             cells.pop()
         yield cells
@@ -85,8 +117,29 @@ def _place(cell: ElementTree.Element, following: int) -> int:
     return place - 1
 
 
-def _cell(cell: ElementTree.Element, texts: list[str]) -> str:
-    if cell.get("t") == "inlineStr":
-        return "".join(part.text or "" for part in cell.iter(f"{_MAIN}t"))
-    value = cell.findtext(f"{_MAIN}v") or ""
-    return texts[int(value)] if cell.get("t") == "s" and value else value
+@dataclass(frozen=True)
+class _Cells:
+    """What the cells of a workbook say: its shared texts, its styles that show dates, and where it counts days from."""
+
+    texts: list[str]
+    date_styles: frozenset[str]
+    starts_in_1904: bool
+
+    def text(self, cell: ElementTree.Element) -> str:
+        kind = cell.get("t", "n")
+        if kind == "inlineStr":
+            return "".join(part.text or "" for part in cell.iter(f"{_MAIN}t"))
+        value = cell.findtext(f"{_MAIN}v") or ""
+        if kind == "s" and value:
+            return self.texts[int(value)]
+        return self._date(value) if kind == "n" and value and cell.get("s") in self.date_styles else value
+
+    def _date(self, value: str) -> str:
+        """Days since the workbook's day zero as an ISO date, to the millisecond."""
+        days = float(value) + (_DAYS_TO_1904 if self.starts_in_1904 else 0.0)
+        days += 0.0 if days >= _FIRST_RIGHT_DAY else 1.0
+        try:
+            moment = _DAY_ZERO + datetime.timedelta(milliseconds=round(days * 86_400_000))
+        except OverflowError:  # a spreadsheet shows such a number as ####
+            return value
+        return moment.date().isoformat() if moment.time() == datetime.time() else moment.isoformat()
