@@ -14,6 +14,9 @@ import pandas as pd
 import pytest
 
 from fsibench.cli import main
+from fsibench.executors import server
+from fsibench.executors.worker import CELL, SERVER, SUPERVISOR
+from fsibench.harness import processes
 from fsibench.harness.store import Store
 
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
@@ -31,6 +34,15 @@ def cells(store: Path) -> pd.DataFrame:
 def evaluations(store: Path) -> pd.DataFrame:
     with Store.read(store) as opened:
         return opened.evaluations()
+
+
+def comes_to(marker: str, number: int) -> bool:
+    """Whether so many processes with this marker are alive, within a minute."""
+    for _ in range(600):
+        if live_processes(marker) == number:
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def live_processes(marker: str) -> int:
@@ -84,18 +96,26 @@ def test_what_a_method_starts_ends_with_a_killed_driver(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fsibench", "run", "smoke", "--store", "s.sqlite", "--datasets", "yacht"]
     methods = ["--methods", f"{ODD}:Forks[marker={marker},forever=true]", "--budget", "60s"]
     driver = subprocess.Popen([*command, *methods], cwd=tmp_path, stderr=subprocess.DEVNULL)
-    for _ in range(600):
-        if live_processes(marker) == 3:
-            break
-        time.sleep(0.1)
-    assert live_processes(marker) == 3
+    assert comes_to(marker, 3)
     driver.kill()
     driver.wait()
-    for _ in range(50):
-        if live_processes(marker) == 0:
-            break
-        time.sleep(0.1)
-    assert live_processes(marker) == 0
+    assert comes_to(marker, 0)
+
+
+def test_the_next_run_ends_what_is_left_when_all_of_ours_were_killed_at_once(tmp_path: Path) -> None:
+    marker = f"marker-{os.getpid()}-all"
+    command = [sys.executable, "-m", "fsibench", "run", "smoke", "--store", "s.sqlite", "--datasets", "yacht"]
+    methods = ["--methods", f"{ODD}:Forks[marker={marker},forever=true]", "--budget", "60s"]
+    driver = subprocess.Popen([*command, *methods], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    assert comes_to(marker, 3)
+    ours = [p for p in processes.descendants(driver.pid) if processes.name_of(p) in (SERVER, SUPERVISOR, CELL)]
+    for process in (driver.pid, *ours):  # none of them may clean up after another
+        os.kill(process, signal.SIGSTOP)
+    processes.kill([driver.pid, *ours])
+    driver.wait()
+    assert live_processes(marker) > 0
+    server.end_strays()
+    assert comes_to(marker, 0)
 
 
 def test_one_cells_settings_do_not_reach_the_next(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 from fsibench.errors import UsageError
 from fsibench.executors.wire import Channel
@@ -30,6 +31,11 @@ _PROGRAM = (
 )
 
 
+def _environment() -> dict[str, str]:
+    """Of all our processes, and so of what methods start: that of this process, which is the driver."""
+    return {**os.environ, **ONE_THREAD, FAMILY: processes.identity(os.getpid())}
+
+
 class Server:
     """One server process, and the socket to ask it for supervisors."""
 
@@ -45,7 +51,7 @@ class Server:
             stdout=self._log,
             stderr=self._log,
             start_new_session=True,  # Ctrl-C reaches the driver only
-            env={**os.environ, **ONE_THREAD, FAMILY: processes.identity(os.getpid())},
+            env=_environment(),
         )
         theirs.close()
 
@@ -59,7 +65,7 @@ class Server:
         channel = Channel(ours)
         with theirs, contextlib.suppress(OSError):  # the server is dead: the next read of the channel reports it
             socket.send_fds(self._control, [b"s"], [theirs.fileno()])
-            channel.send({"folder": os.getcwd(), "environment": {**os.environ, **ONE_THREAD}})
+            channel.send({"folder": os.getcwd(), "environment": _environment()})
         return channel
 
     def last_words(self) -> str:
@@ -116,14 +122,27 @@ def end_orphans(spared: set[int]) -> None:
                 os.waitpid(orphan, 0)
 
 
-def end_strays() -> None:
-    """Kill processes that belong to drivers that have ended: driver, server and supervisor can be killed at once."""
+def end_strays(seconds: float = 10.0) -> None:
+    """Kill processes that belong to drivers that have ended: driver, server and supervisor can be killed at once.
+
+    A stray may start another one until the moment it dies, so that one look is not enough.
+    """
+    deadline = time.monotonic() + seconds
+    while (strays := _strays()) and time.monotonic() < deadline:
+        processes.kill(strays)
+        time.sleep(processes.SWEEP_EVERY)
+
+
+def _strays() -> list[int]:
+    """Living processes whose driver is gone."""
     here = processes.identity(os.getpid()).partition("/")[0]
+    found = []
     for process, driver in processes.carrying(FAMILY).items():
         namespace, _, rest = driver.partition("/")
         number = rest.partition("/")[0]
         if namespace == here and number.isdigit() and processes.identity(int(number)) != driver:
-            processes.kill([process])
+            found.append(process)
+    return found
 
 
 @atexit.register
