@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy import stats
+from scipy.sparse import csr_matrix
 
 import fsibench
 from fsibench import Budget, Data, Method, Posterior, registry
@@ -47,6 +48,7 @@ def test_quantiles_samples_and_draws_agree_with_the_predictive(model: fsibench.M
     assert quantiles.shape == (5, 3)
     expected = stats.norm(mean[:, None], sd[:, None]).ppf([0.05, 0.5, 0.95])
     assert quantiles == pytest.approx(expected, rel=1e-5)  # predictions of the method itself are float32
+    assert np.array_equal(model.quantile(new, 0.5), quantiles[:, 1])
     assert model.sample(new, 4000).std(0) == pytest.approx(sd, rel=0.1)
     draws = model.draw(new, 500)
     assert draws.shape == (500, 5)
@@ -57,7 +59,9 @@ def test_quantiles_samples_and_draws_agree_with_the_predictive(model: fsibench.M
 def test_scores_are_those_of_the_harness(model: fsibench.Model) -> None:
     scores = model.score(X, Y)
     assert scores["rmse"] == pytest.approx(float(np.sqrt(np.mean((model.predict(X) - Y) ** 2))))
-    assert {"ll", "crps", "calibration"} <= set(scores)
+    assert {"ll", "crps", "calibration", "joint_ll", "energy"} <= set(scores)
+    # A linear fit knows its function well: rows are almost independent, so that the joint density is that of each row.
+    assert scores["joint_ll"] == pytest.approx(scores["ll"], abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +90,7 @@ def test_a_fit_stops_after_its_seconds_and_keeps_a_trace() -> None:
     assert trace["seconds"].iloc[-1] >= 0.4
     assert trace["step"].is_monotonic_increasing
     assert "noise" in trace
-    assert "steps" in repr(model)
+    assert "<fsibench model bbb[batch_size=20]: " in repr(model)
 
 
 def test_a_method_may_be_a_class_or_an_instance(model: fsibench.Model) -> None:
@@ -117,7 +121,14 @@ def test_one_input_may_come_flat_and_is_plotted(model: fsibench.Model) -> None:
         (lambda: fsibench.fit("linear", X, Y, seconds="1"), "seconds must be a number and steps a whole number; got '1'"),
         (lambda: fsibench.fit("linear", X, Y, steps=1.5), "steps a whole number; got None and 1.5"),
         (lambda: fsibench.fit("linear", X, Y, steps=1, seed="a"), "seed must be a whole number; got 'a'"),
+        (lambda: fsibench.fit("linear", X, Y, seconds=float("inf")), "a finite number of seconds"),
         (lambda: fsibench.fit("linear", X + 1j, Y), "X must hold real numbers"),
+        (lambda: fsibench.fit("linear", None, Y), "X must be an array, a frame or a list; got None"),
+        (lambda: fsibench.fit("linear", csr_matrix(X), Y), "X.toarray()"),
+        (lambda: fsibench.fit("linear", [[1.0, 2.0], [3.0]], [1, 2]), "X must hold numbers only"),
+        (lambda: fsibench.fit("linear", pd.DataFrame({"day": pd.date_range("2026-01-01", periods=150)}), Y), "encode dates first"),
+        (lambda: fsibench.fit("linear", X, np.arange(150).astype("datetime64[D]")), "y must hold numbers only; encode dates"),
+        (lambda: fsibench.fit("linear", X, pd.to_timedelta(np.arange(150), unit="h")), "y must hold numbers only; encode dates"),
         (lambda: fsibench.fit("linear", np.ma.masked_greater(X, 1.0), Y), "missing or infinite values"),
         (lambda: fsibench.fit("linear", X, Y, steps=1).predict(X[:0]), "a table of rows and columns; got shape (0, 2)"),
         (lambda: fsibench.fit("linear", X, Y, steps=1).quantile(X, []), "between 0 and 1"),
@@ -134,6 +145,8 @@ def test_one_input_may_come_flat_and_is_plotted(model: fsibench.Model) -> None:
         ),
         (lambda: fsibench.run("smoke", metods=["linear"]), "did you mean 'methods'"),
         (lambda: fsibench.run("smokee"), "did you mean 'smoke'"),
+        (lambda: fsibench.run("smoke", budget="5s", steps=3), "argument --steps: not allowed with argument --budget"),
+        (lambda: fsibench.run("smoke", datasets=["table:mine?target=y"]), "there is no table 'mine' here; `fsibench.add_table"),
         (lambda: fsibench.load("absent.sqlite"), "there is no store"),
     ],
 )
@@ -143,6 +156,13 @@ def test_every_mistake_is_one_sentence(call: Any, sentence: str, tmp_path: Path,
         call()
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**70, np.int64(3)])
+def test_any_whole_number_is_a_seed(seed: int) -> None:
+    model = fsibench.fit("linear", X, Y, steps=1, seed=seed)
+    assert np.array_equal(model.sample(X[:2], 3), model.sample(X[:2], 3))
+    assert model.draw(X[:2], 3).shape == (3, 2)
 
 
 def test_a_bar_is_shown_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -275,7 +275,7 @@ def test_an_absent_device_is_a_clear_error(name: str) -> None:
     present = torch.cuda.is_available() if name == "cuda" else torch.backends.mps.is_available()
     if present:
         pytest.skip(f"this machine has {name}")
-    with pytest.raises(UsageError, match=f"no {name} device; use --device cpu"):
+    with pytest.raises(UsageError, match=f"no {name} device; use cpu"):
         runner.device_named(name)
     with pytest.raises(UsageError, match="choose cpu, cuda or mps"):
         runner.device_named("abacus")

@@ -9,6 +9,7 @@ units of y.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -19,18 +20,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fsibench import registry
+from fsibench import options, registry
 from fsibench.contract import Data, Meter, Method, Posterior
 from fsibench.data import Floats, Standardiser
 from fsibench.errors import UsageError
 from fsibench.harness.identity import derive_seed
-from fsibench.harness.runner import ROWS_PER_PREDICT, device_named, scalar_trace
+from fsibench.harness.runner import ROWS_PER_DRAW, ROWS_PER_PREDICT, device_named, scalar_trace
 from fsibench.harness.schedule import Schedule
 from fsibench.harness.store import DEFAULT_STORE, Store
 from fsibench.metrics import Prediction, left_out
 from fsibench.metrics import score as all_scores
 from fsibench.predictive import Predictive, concatenate
 from fsibench.progress import Bar
+from fsibench.scoring import MOST_ROWS, NUM_JOINT_DRAWS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,6 +64,8 @@ def fit(
         seconds = DEFAULT_SECONDS
     if not isinstance(seconds, Real | None) or not isinstance(steps, Integral | None):
         raise UsageError(f"seconds must be a number and steps a whole number; got {seconds!r} and {steps!r}.")
+    if seconds is not None and math.isinf(seconds):
+        raise UsageError("a fit ends after a finite number of seconds; write seconds=10 or steps=1000.")
     if not isinstance(seed, Integral):
         raise UsageError(f"seed must be a whole number; got {seed!r}.")
     standardiser = Standardiser.of(inputs, targets)
@@ -129,19 +133,29 @@ def as_targets(y: Any, num_rows: int) -> Floats:
 
 
 def _numbers(values: Any, name: str) -> Floats:
+    if values is None or hasattr(values, "toarray"):
+        raise UsageError(f"{name} must be an array, a frame or a list; got {'None' if values is None else f'a sparse one: {name}.toarray()'}.")
     if isinstance(values, Tensor):
         values = values.detach().cpu().resolve_conj().numpy() if values.is_complex() else values.detach().cpu().double().numpy()
-    if np.iscomplexobj(values):
-        raise UsageError(f"{name} must hold real numbers; got complex ones.")
-    if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(np.float64), np.nan)  # as an ordinary array it would show what is masked
+    if _holds_dates(values):
+        raise UsageError(f"{name} must hold numbers only; encode dates first, for example as days since the first one.")
     try:
+        if np.iscomplexobj(values):
+            raise UsageError(f"{name} must hold real numbers; got complex ones.")
+        if isinstance(values, np.ma.MaskedArray):
+            values = np.ma.filled(values.astype(np.float64), np.nan)  # as an ordinary array it would show what is masked
         numbers = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name} must hold numbers only ({error}); encode text and dates first.") from None
     if not np.isfinite(numbers).all():
         raise UsageError(f"{name} holds {int((~np.isfinite(numbers)).sum())} missing or infinite values; fill or drop them.")
     return numbers
+
+
+def _holds_dates(values: Any) -> bool:
+    """Whether an array or a column of a frame holds dates or times, which numpy would turn into nanoseconds without a word."""
+    dtypes = [values.dtype] if hasattr(values, "dtype") else list(getattr(values, "dtypes", ()))
+    return any(getattr(dtype, "kind", "") in ("m", "M") for dtype in dtypes)
 
 
 def _require_count(value: int, name: str) -> None:
@@ -172,7 +186,12 @@ class Model:
 
     def __repr__(self) -> str:
         last = self._trace[-1]
-        return f"<fsibench model {self.method!r}: {last['step']:.0f} steps, {last['seconds']:.3g} s>"
+        return f"<fsibench model {self.entry}: {last['step']:.0f} steps, {last['seconds']:.3g} s>"
+
+    @property
+    def entry(self) -> str:
+        """The method with its options, as `fsibench run` names it."""
+        return options.label(self.method.name, options.changed(self.method))
 
     @property
     def trace(self) -> pd.DataFrame:
@@ -194,18 +213,20 @@ class Model:
             parts = [self.posterior.predict(rows, generator) for rows in torch.split(x, ROWS_PER_PREDICT)]
         return concatenate(parts).double().rescale(self._standardiser.y_scale, self._standardiser.y_mean)
 
-    def quantile(self, X: Any, levels: Sequence[float]) -> Floats:
-        """Quantiles of y at each row [N, number of levels]."""
-        wanted = torch.from_numpy(np.atleast_1d(_numbers(levels, "levels")))
+    def quantile(self, X: Any, levels: float | Sequence[float]) -> Floats:
+        """Quantiles of y at each row [N, number of levels]; [N] for a single number."""
+        numbers = _numbers(levels, "levels")
+        wanted = torch.from_numpy(np.atleast_1d(numbers))
         if not wanted.numel() or not bool(((wanted > 0) & (wanted < 1)).all()):
             raise UsageError(f"quantile levels lie between 0 and 1; got {levels}.")
         quantiles: Floats = self.predictive(X).quantile(wanted).numpy().T
-        return quantiles
+        return quantiles if numbers.ndim else quantiles[:, 0]
 
     def sample(self, X: Any, num_samples: int = 100) -> Floats:
         """Independent samples of y at each row, noise included [num_samples, N]."""
         _require_count(num_samples, "num_samples")
-        samples: Floats = self.predictive(X).sample(num_samples, torch.Generator().manual_seed(self._seed)).numpy()
+        generator = torch.Generator().manual_seed(derive_seed("sample", self._seed))  # a predictive is on the CPU
+        samples: Floats = self.predictive(X).sample(num_samples, generator).numpy()
         return samples
 
     def draw(self, X: Any, num_draws: int = 100) -> Floats:
@@ -217,13 +238,20 @@ class Model:
         return functions
 
     def score(self, X: Any, y: Any) -> dict[str, float]:
-        """Every metric that `fsibench list metrics` shows and that needs no draws, in the units of y."""
+        """Every metric that `fsibench list metrics` shows and that exists for these rows, in the units of y."""
         predictive = self.predictive(X)
+        answers = torch.from_numpy(as_targets(y, predictive.num_points))
         faults: dict[str, str] = {}
-        scores = all_scores(Prediction(predictive, torch.from_numpy(as_targets(y, predictive.num_points))), True, faults)
+        scores = all_scores(Prediction(predictive, answers, lambda: self._functions(X)), True, faults)
         if faults:
             warnings.warn(left_out(faults) or "", stacklevel=2)
         return scores
+
+    def _functions(self, X: Any) -> Tensor:
+        """Draws at the first rows for joint scores, [S, R]; coherent within each piece of rows."""
+        rows = as_inputs(X)[1][:MOST_ROWS]
+        pieces = [rows[start : start + ROWS_PER_DRAW] for start in range(0, len(rows), ROWS_PER_DRAW)]
+        return torch.from_numpy(np.concatenate([self.draw(piece, NUM_JOINT_DRAWS) for piece in pieces], 1))
 
     def plot(self, x: Any = None, num_draws: int = 10, ax: Any = None) -> Any:
         """Bands of 50 and 90 %, functions and training rows, for one input; returns the matplotlib axes."""
@@ -244,7 +272,7 @@ class Model:
         axes.plot(grid, self.draw(grid, num_draws).T, color="C1", alpha=0.5, linewidth=0.8)
         axes.plot(grid, middle, color="C0", label="median")
         axes.plot(rows, self._train.y.cpu().double().numpy() * standard.y_scale + standard.y_mean, "k.", markersize=3)
-        axes.set_title(self.method.name)
+        axes.set_title(self.entry)
         axes.legend()
         return axes
 

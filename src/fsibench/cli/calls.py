@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,10 +43,12 @@ def _call(name: str, words: list[str], options: Mapping[str, Any]) -> None:
         if key not in known:
             raise unknown(f"option of fsibench.{name}", key, known)
         words = [*words, *_words(known[key], value)]
+    said = io.StringIO()
     try:
-        arguments = parser.parse_args(words)
-    except SystemExit:  # the parser has printed what is wrong
-        raise UsageError(f"fsibench.{name} cannot be called like that: {' '.join(words)}") from None
+        with contextlib.redirect_stderr(said):
+            arguments = parser.parse_args(words)
+    except SystemExit:
+        raise UsageError(f"fsibench.{name} cannot be called like that: {said.getvalue().strip().removeprefix('fsibench: ')}") from None
     arguments.handler(arguments)
 
 

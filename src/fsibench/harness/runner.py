@@ -312,7 +312,7 @@ def device_named(name: str) -> torch.device:
     if name not in present:
         raise UsageError(f"unknown device {name!r}; choose cpu, cuda or mps.")
     if not present[name]:
-        raise UsageError(f"this machine (or this build of torch) has no {name} device; use --device cpu.")
+        raise UsageError(f"this machine (or this build of torch) has no {name} device; use cpu.")
     return torch.device(name)
 
 
