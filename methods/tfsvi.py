@@ -48,7 +48,7 @@ class TFSVI(Method):
     reproduces: ClassVar[str] = "TFSVI"
     search: ClassVar[Space] = {
         "hidden_layers": (1, 2),
-        "num_context": (20, 50, 100),
+        "num_context": (100, 200, 400),
         "num_draws": (5, 10, 20),
         "batch_size": (25, 50, 100, 200),
         "learning_rate": Between(1e-3, 3e-2, log=True),
@@ -59,7 +59,7 @@ class TFSVI(Method):
 
     hidden_layers: int = 1
     hidden_units: int = 50
-    num_context: int = 50
+    num_context: int = 200  # |C|; with few points long fits interpolate the training rows
     num_draws: int = 10  # draws of the weights per step
     num_test_draws: int = 200
     batch_size: int = 50

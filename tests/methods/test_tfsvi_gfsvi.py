@@ -106,7 +106,7 @@ def test_gfsvi_expects_the_log_likelihood_of_the_linearised_network() -> None:
     assert float(reached) == pytest.approx(float(expected), rel=0.02)
 
 
-@pytest.mark.parametrize("method", [TFSVI(), GFSVI(num_context=50)])
+@pytest.mark.parametrize("method", [TFSVI(num_context=50), GFSVI(num_context=50)])
 def test_training_finds_signal_and_noise(method: TFSVI | GFSVI) -> None:
     data = linear_data(200, noise=0.5)
     predictive = fit(method, data, 400).predict(data.x, stream())
