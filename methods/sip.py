@@ -66,7 +66,7 @@ class SIP(Method):
             "alpha": 0.5, "num_inducing": 100, "num_prior_draws": 100, "num_draws": 100,
             "num_test_draws": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.2, "initialisation": "released",
-            "initial_log_noise": -5.0, "dropout_bnn": 0.0, "dropout_ns": 0.05,
+            "initial_log_noise": -5.0, "travel": None, "dropout_bnn": 0.0, "dropout_ns": 0.05,
         },
         # the authors' SIP_BNN script
         "released": {
@@ -74,7 +74,7 @@ class SIP(Method):
             "alpha": 0.5, "num_inducing": 50, "num_prior_draws": 100, "num_draws": 100,
             "num_test_draws": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "dropout_bnn": 0.1, "conditional": "sampled",
+            "initial_log_noise": -5.0, "travel": None, "dropout_bnn": 0.1, "conditional": "sampled",
         },
         # the authors' SIP_NS script
         "released_ns": {
@@ -82,11 +82,12 @@ class SIP(Method):
             "alpha": 0.5, "num_inducing": 100, "num_prior_draws": 100, "num_draws": 100,
             "num_test_draws": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "dropout_ns": 0.05, "conditional": "sampled",
+            "initial_log_noise": -5.0, "travel": None, "dropout_ns": 0.05, "conditional": "sampled",
         },
     }  # fmt: skip
     search: ClassVar[Space] = {
         "learning_rate": Between(1e-3, 2e-2, log=True),
+        "travel": Between(1.0, 30.0, log=True),
         "discriminator_learning_rate": Between(3e-4, 1e-2, log=True),
         "batch_size": (25, 50, 100, 200),
         "num_inducing": (20, 30, 50, 100),
@@ -106,6 +107,9 @@ class SIP(Method):
     learning_rate: float = 5e-3
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
+    # The sum of all learning rates at most: a longer budget takes smaller steps. Nothing in the objective keeps a learned
+    # network prior from interpolating the training rows, so that long fits at a high rate do. None: no limit.
+    travel: float | None = 4.0
     epochs: int = 0  # length of the schedule, after which the fit ends; 0 means that of the budget
     # With prior=bnn, the width of a Gaussian hyper-prior on θ around a network of unit scale (`Prior.log_hyperprior`); 0
     # means none, as in the paper. Nothing else in the objective keeps a learned prior from fitting the training rows.
@@ -159,7 +163,7 @@ class SIP(Method):
         model = SparseImplicitProcess(self, prior, sampler, start)
         contrast = make_contrast(self, generator, train.x.dtype)
         others = [*(sampler.parameters if self.fit_q else ()), model.inducing, model.log_noise]
-        optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, self.schedule)
+        optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, self.schedule, self.travel)
         previous = model.draw_inducing(generator)
         schedule = progress(lambda: budget.fraction, steps_of(self.epochs, len(train), self.batch_size))
         for fraction, batch in zip(schedule, train.batches(self.batch_size, generator), strict=False):
