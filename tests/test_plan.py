@@ -25,7 +25,7 @@ def plan(folder: Path, text: str = BASE, **changes: Any) -> list[Cell]:
     return make_plan(load_protocol(protocol_file(folder, text), changes))
 
 
-@pytest.mark.parametrize("name", registry.protocol_files())
+@pytest.mark.parametrize("name", registry.protocols().items)
 def test_every_built_in_protocol_names_things_that_exist(name: str) -> None:
     protocol = load_protocol(name, {})
     for text in protocol.methods:

@@ -11,6 +11,7 @@ from fsibench import registry
 from fsibench.cli import list as listing
 from fsibench.cli import main
 from fsibench.errors import UsageError
+from fsibench.harness.plan import load_protocol
 
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
 
@@ -199,3 +200,118 @@ def test_data_sets_take_options_like_methods() -> None:
         registry.dataset("bimodal[num_trian=30]")
     with pytest.raises(UsageError, match="did you mean 'boston'"):
         registry.dataset("bostn")
+
+
+def install_group(folder: Path, group: str, module: str, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of its own folder with an entry point of a group."""
+    home = folder / module
+    home.mkdir()
+    (home / "__init__.py").write_text(content)
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{module} = {module}\n")
+    monkeypatch.syspath_prepend(str(folder))
+
+
+def test_broken_protocols_of_a_plugin_break_only_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module, content in (("cut_off", "methods = ["), ("doubled", 'title = "mine"')):
+        install_group(tmp_path, "fsibench.protocols", module, "", monkeypatch)
+        (tmp_path / module / ("quick.toml" if module == "doubled" else f"{module}.toml")).write_text(content)
+    install_group(tmp_path, "fsibench.protocols", "not_imported", "1 / 0", monkeypatch)
+    install_group(tmp_path, "fsibench.protocols", "bare", "", monkeypatch)
+    rows = {row["name"]: row for row in listing.protocols()}
+    assert "is not valid TOML" in rows["cut_off"]["title"]
+    assert "is offered twice" in rows["quick"]["title"]
+    assert "ZeroDivisionError" in rows["not_imported"]["title"]
+    assert "no TOML file lies beside it" in rows["bare"]["title"]
+    assert rows["smoke"]["scheme"] == "paper"
+    assert load_protocol("smoke", {}).name == "smoke"
+    with pytest.raises(UsageError, match=r"protocol 'quick' is offered twice: by .*quick\.toml and by the installed package doubled"):
+        load_protocol("quick", {})
+    assert main(["list"]) == 0
+    assert "cut_off (BROKEN)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("fresh_registry")
+def test_an_entry_point_that_gives_nothing_is_listed_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_group(tmp_path, "fsibench.methods", "hollow", "from fsibench import Method", monkeypatch)
+    assert "it defines no Method; name the module that does" in {row["name"]: row for row in listing.methods()}["hollow"]["what"]
+
+
+@pytest.mark.usefixtures("fresh_registry")
+def test_a_broken_plugin_with_the_name_of_a_method_does_not_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_group(tmp_path, "fsibench.methods", "linear", "1 / 0", monkeypatch)
+    assert "ZeroDivisionError" in registry.methods().broken["linear"]
+    assert registry.entry("linear").label == "linear"
+
+
+FAILS_IN_DESCRIBE = '''
+from dataclasses import dataclass
+from fsibench.data import TableDataset
+
+@dataclass(frozen=True)
+class Wave(TableDataset):
+    def describe(self):
+        return self.nothing
+    def table(self): ...
+
+DATASETS = (Wave("silent_wave"),)
+'''
+
+
+def test_a_data_set_that_cannot_describe_itself_is_listed_with_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.datasets.cache_clear()
+    install_group(tmp_path, "fsibench.datasets", "silent", FAILS_IN_DESCRIBE, monkeypatch)
+    rows = {row["name"]: row for row in listing.datasets()}
+    registry.datasets.cache_clear()
+    assert "BROKEN: AttributeError: 'Wave' object has no attribute 'nothing' (describe, line 8 of __init__.py)" in rows["silent_wave"]["note"]
+    assert rows["yacht"]["rows"] == 308
+
+
+def test_a_source_that_fails_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.sources.cache_clear()
+    content = "PREFIX = 'pre:'\ndef resolve(text):\n    raise KeyError(text)\n"
+    install_group(tmp_path, "fsibench.datasets", "pre_source", content, monkeypatch)
+    with pytest.raises(UsageError, match=r"the plugin pre_source cannot read 'pre:x': KeyError: 'pre:x' \(resolve, line 3"):
+        registry.dataset("pre:x")
+    registry.sources.cache_clear()
+
+
+def test_a_broken_prior_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_group(tmp_path, "fsibench.priors", "broken_prior", "1 / 0", monkeypatch)
+    with pytest.raises(UsageError, match=r"'broken_prior' of fsibench.priors cannot be loaded: ZeroDivisionError: division by zero"):
+        registry.entry("sip[prior=broken_prior]")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def add_parser(commands):\n    raise ValueError('half done')", "ValueError: half done (add_parser, line 2"),
+        ("def add_parser(commands):\n    commands.add_parser('list')", "conflicting subparser: list"),
+        ("", "has no attribute 'add_parser'"),
+    ],
+)
+def test_a_broken_command_breaks_only_itself(
+    content: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"command_{len(content)}"
+    install_group(tmp_path, "fsibench.commands", name, content, monkeypatch)
+    assert main(["list", "metrics"]) == 0
+    printed = capsys.readouterr()
+    assert "root mean squared error" in printed.out
+    assert f"the command {name!r} of a plugin cannot be loaded" in printed.err
+    assert sentence in printed.err
+
+
+def test_a_command_without_a_handler_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_group(tmp_path, "fsibench.commands", "idle", "def add_parser(commands):\n    commands.add_parser('idle')", monkeypatch)
+    assert main(["idle"]) == 2
+    assert "its parser sets no `handler`" in capsys.readouterr().err

@@ -82,3 +82,21 @@ def test_nothing_is_overwritten_and_names_are_checked(tmp_path: Path) -> None:
             write("method", "mine", tmp_path)
         with pytest.raises(UsageError, match=r"begins with a letter; got '\.\./evil'"):
             write("method", "../evil", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "sentence"),
+    [
+        ("method", "gp", "there is a method 'gp' already"),
+        ("dataset", "yacht", "there is a dataset 'yacht' already"),
+        ("metric", "rmse", "there is a metric 'rmse' already"),
+        ("metric", "train_seconds", "is taken by a column of the store"),
+        ("protocol", "quick", "there is a protocol 'quick' already"),
+        ("method", "none", "'none' is a word of Python"),
+        ("method", "torch", "torch.py would hide the module 'torch'"),
+    ],
+)
+def test_a_name_that_would_not_work_is_refused(kind: str, name: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=re.escape(sentence)):
+        scaffold.write_file(kind, name, tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -184,7 +184,7 @@ def protocols_page() -> str:
 
     lines = ["# Built-in protocols", "", "| name | what | entries | data sets | splits | scheme | budget |"]
     lines.append("|---|---|---|---|---|---|---|")
-    for name in registry.protocol_files():
+    for name in registry.protocols().items:
         p = load_protocol(name, {})
         splits = p.splits if isinstance(p.splits, int) else len(p.splits)
         lines.append(f"| `{name}` | {p.title} | {len(p.methods)} | {len(p.datasets)} | {splits} | {p.scheme} | {p.budget} |")

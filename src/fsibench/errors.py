@@ -44,7 +44,7 @@ class Mismatch(FsibenchError):
 
 def place(error: BaseException) -> str:
     """Where foreign code went wrong, `fit, line 9 of mine.py`: its innermost line, not one of the libraries that it calls."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
     if not frames:
         return "at an unknown place"
     own = [frame for frame in frames if not any(part in frame.filename for part in _LIBRARIES)]

@@ -15,7 +15,6 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
-import logging
 import pkgutil
 import sys
 import traceback
@@ -26,9 +25,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fsibench import options
-from fsibench.errors import UsageError, unknown
-
-logger = logging.getLogger(__name__)
+from fsibench.errors import FsibenchError, UsageError, told, unknown
 
 if TYPE_CHECKING:
     from fsibench.contract import Method
@@ -36,6 +33,12 @@ if TYPE_CHECKING:
 
 # However the import of a plugin ends, only that plugin is broken; Ctrl-C is for us.
 PLUGIN_FAILURES = (Exception, SystemExit, GeneratorExit)
+# What is wrong with an entry point of a group that gives nothing.
+EMPTY = {
+    "fsibench.methods": "it defines no Method; name the module that does, or module:Class",
+    "fsibench.datasets": "it has neither DATASETS nor PREFIX",
+    "fsibench.protocols": "no TOML file lies beside it",
+}
 
 
 @dataclass
@@ -51,7 +54,7 @@ class Found:
         self.items[name] = item
 
     def get(self, kind: str, name: str) -> Any:
-        if name in self.broken:
+        if name not in self.items and name in self.broken:
             raise UsageError(f"{kind} {name!r} cannot be loaded: {self.broken[name]}")
         if name not in self.items:
             raise unknown(kind, name, self.items)
@@ -208,7 +211,7 @@ def dataset(text: str) -> Dataset:
     """
     source = _source(text)
     if source is not None:
-        return source.resolve(text)  # type: ignore[no-any-return]
+        return _resolved(source, text)
     name, mark, query = text.partition("?")
     name, raw = options.parse_entry(f"{name}[{query.replace('&', ',')}]" if mark else text)
     file = _file_reference(name)
@@ -218,6 +221,17 @@ def dataset(text: str) -> Dataset:
     if not raw:
         return found
     return options.build(type(found), name, raw, name=name)  # type: ignore[no-any-return]
+
+
+def _resolved(source: Any, text: str) -> Dataset:
+    """What a source makes of a reference; an error of a plugin is one sentence."""
+    try:
+        found: Dataset = source.resolve(text)
+    except Exception as error:
+        if isinstance(error, FsibenchError) or source.__name__.startswith("fsibench."):
+            raise
+        raise UsageError(f"the plugin {source.__name__} cannot read {text!r}: {told(error)}.") from None
+    return found
 
 
 def expand(text: str) -> list[str]:
@@ -269,19 +283,18 @@ def _offer_datasets(found: Found, module: Any, origin: str) -> None:
 # Protocols ---------------------------------------------------------------------------------------------------------
 
 
-def protocol_files() -> dict[str, Path]:
-    """Name -> TOML file: those of the package, then those beside the modules of the group `fsibench.protocols`."""
-    folders = [Path(__file__).parent / "protocols"]
-    for point in importlib.metadata.entry_points(group="fsibench.protocols"):
-        try:
-            folders += [Path(file).parent for file in [point.load().__file__] if file]
-        except PLUGIN_FAILURES as error:
-            logger.warning("the protocols of plugin %r cannot be loaded: %s", point.name, _last_line(error))
-    found: dict[str, Path] = {}
-    for path in (path for folder in folders for path in sorted(folder.glob("*.toml"))):
-        if found.setdefault(path.stem, path) != path:
-            raise UsageError(f"protocol {path.stem!r} is offered twice: by {found[path.stem]} and by {path}; remove one.")
+def protocols() -> Found:
+    """Every protocol, a TOML file: those of the package, then those beside the modules of the group `fsibench.protocols`."""
+    found = Found()
+    for path in sorted((Path(__file__).parent / "protocols").glob("*.toml")):
+        found.offer(path.stem, path, str(path))
+    _offer_plugins(found, "fsibench.protocols", _offer_protocols)
     return found
+
+
+def _offer_protocols(found: Found, module: Any, origin: str) -> None:
+    for path in sorted(Path(module.__file__).parent.glob("*.toml")):
+        found.offer(path.stem, path, origin)
 
 
 # Discovery ---------------------------------------------------------------------------------------------------------
@@ -294,23 +307,36 @@ def _collect(group: str, offer: Callable[[Found, Any, str], None]) -> Found:
             offer(found, module, str(module.__file__))
         else:
             found.broken.update(module)
+    _offer_plugins(found, group, offer)
+    return found
+
+
+def _offer_plugins(found: Found, group: str, offer: Callable[[Found, Any, str], None]) -> None:
     for point in importlib.metadata.entry_points(group=group):
         origin = f"the installed package {point.dist.name if point.dist else point.value}"
+        before = sum(map(len, found.origins.values()))
         try:
-            offer(found, point.load(), origin)
+            value = point.load()
+            offer(found, value, origin)
         except PLUGIN_FAILURES as error:
             found.broken[point.name] = f"{_last_line(error)} (from {origin})"
-    return found
+        else:
+            if sum(map(len, found.origins.values())) == before and not (hasattr(value, "PREFIX") or hasattr(value, "DATASETS")):
+                found.broken[point.name] = f"{EMPTY[group]} (from {origin})"
 
 
 def _modules(package_name: str) -> Iterator[ModuleType | dict[str, str]]:
     """Each module in a plugin folder, or {name: error} for one that cannot be imported."""
-    package = importlib.import_module(package_name)
-    for info in pkgutil.iter_modules(package.__path__):
+    for name in file_names(package_name):
         try:
-            yield importlib.import_module(f"{package_name}.{info.name}")
+            yield importlib.import_module(f"{package_name}.{name}")
         except PLUGIN_FAILURES as error:
-            yield {info.name: _last_line(error)}
+            yield {name: _last_line(error)}
+
+
+def file_names(package_name: str) -> list[str]:
+    """The modules in a plugin folder, none of them imported."""
+    return [info.name for info in pkgutil.iter_modules(importlib.import_module(package_name).__path__)]
 
 
 def _line_of(path: Path, error: BaseException) -> str:

@@ -14,20 +14,21 @@ import pkgutil
 import re
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import fsibench
 from fsibench.cli.exits import INTERRUPTED, OK, USAGE
-from fsibench.errors import UsageError
+from fsibench.errors import UsageError, told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code (0 ok, 1 a cell failed, 2 bad usage, 130 interrupted)."""
     try:
         options = _parser().parse_args(arguments)
-        handler: Callable[[argparse.Namespace], int] = options.handler
+        handler: Callable[[argparse.Namespace], int] | None = getattr(options, "handler", None)
+        if handler is None:
+            raise UsageError("this command of a plugin does nothing: its parser sets no `handler`.")
         return handler(options)
     except UsageError as error:
         print(f"fsibench: {error}", file=sys.stderr)
@@ -60,8 +61,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="fsibench", description=fsibench.__doc__)
     parser.add_argument("--version", action="version", version=f"fsibench {fsibench.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in _command_modules():
-        module.add_parser(commands)
+    for info in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{info.name}")
+        if hasattr(module, "add_parser"):
+            module.add_parser(commands)
+    for point in importlib.metadata.entry_points(group="fsibench.commands"):
+        try:
+            point.load().add_parser(commands)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (a broken plugin breaks only itself)
+            print(f"fsibench: the command {point.name!r} of a plugin cannot be loaded: {told(error)}", file=sys.stderr)
     return parser
 
 
@@ -71,16 +79,3 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     importlib.import_module(f"{__name__}.{name}").add_parser(commands)
     found: argparse.ArgumentParser = commands.choices[name]
     return found
-
-
-def _command_modules() -> Iterator[ModuleType]:
-    """Every module of this folder that adds a parser, then those of installed plugins."""
-    for info in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{info.name}")
-        if hasattr(module, "add_parser"):
-            yield module
-    for point in importlib.metadata.entry_points(group="fsibench.commands"):
-        try:
-            yield point.load()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 (a broken plugin breaks only itself)
-            print(f"fsibench: the command {point.name!r} of a plugin cannot be loaded: {error}", file=sys.stderr)

@@ -16,6 +16,7 @@ from typing import Any
 
 import fsibench
 from fsibench import options, registry
+from fsibench.errors import UsageError, told
 
 OK = 0
 
@@ -29,12 +30,17 @@ def add_parser(commands: Any) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     if arguments.kind is None:
-        names = {kind: [str(row.get("name", row.get("key"))) for row in rows()] for kind, rows in KINDS.items()}
+        names = {kind: [_name(row) for row in rows()] for kind, rows in KINDS.items()}
         print(json.dumps(names, indent=1) if arguments.json else _overview(names))
         return OK
     rows: list[dict[str, Any]] = KINDS[arguments.kind]()
     print(json.dumps(rows, indent=1) if arguments.json else table(rows))
     return OK
+
+
+def _name(row: dict[str, Any]) -> str:
+    broken = any(str(row.get(column, "")).startswith("BROKEN") for column in ("what", "note", "title", "meaning"))
+    return f"{row.get('name', row.get('key'))}{' (BROKEN)' if broken else ''}"
 
 
 def _overview(names: dict[str, list[str]]) -> str:
@@ -112,27 +118,42 @@ def _method_row(name: str, found: registry.Found) -> dict[str, Any]:
 
 def datasets() -> list[dict[str, Any]]:
     found = registry.datasets()
-    rows = [dataclasses.asdict(found.items[name].describe()) for name in sorted(found.items)]
+    rows = [_dataset_row(name, found) for name in sorted(found.items)]
     return rows + [{"name": name, "note": f"BROKEN: {error}"} for name, error in sorted(found.broken.items())]
 
 
+def _dataset_row(name: str, found: registry.Found) -> dict[str, Any]:
+    if len(found.origins[name]) > 1:
+        return {"name": name, "note": f"OFFERED TWICE: {' and '.join(found.origins[name])}"}
+    try:
+        return dataclasses.asdict(found.items[name].describe())
+    except Exception as error:  # noqa: BLE001 (a plugin may fail in any way)
+        return {"name": name, "note": f"BROKEN: {told(error)}"}
+
+
 def protocols() -> list[dict[str, Any]]:
+    found = registry.protocols()
+    rows = [_protocol_row(name) for name in found.items]
+    return rows + [{"name": name, "title": f"BROKEN: {error}"} for name, error in sorted(found.broken.items())]
+
+
+def _protocol_row(name: str) -> dict[str, Any]:
     from fsibench.data import show_splits
     from fsibench.harness.plan import load_protocol
 
-    loaded = [load_protocol(name, {}) for name in registry.protocol_files()]
-    return [
-        {
-            "name": protocol.name,
-            "title": protocol.title,
-            "methods": len(protocol.methods),
-            "datasets": len(protocol.datasets),
-            "splits": show_splits(protocol.splits),
-            "scheme": protocol.scheme,
-            "budget": protocol.budget,
-        }
-        for protocol in loaded
-    ]
+    try:
+        protocol = load_protocol(name, {})
+    except UsageError as error:
+        return {"name": name, "title": f"BROKEN: {error}"}
+    return {
+        "name": protocol.name,
+        "title": protocol.title,
+        "methods": len(protocol.methods),
+        "datasets": len(protocol.datasets),
+        "splits": show_splits(protocol.splits),
+        "scheme": protocol.scheme,
+        "budget": protocol.budget,
+    }
 
 
 def metrics() -> list[dict[str, Any]]:

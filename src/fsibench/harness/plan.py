@@ -139,10 +139,8 @@ def parse_budget(text: str) -> float:
 
 def load_protocol(name_or_path: str, changes: Mapping[str, Any], lite: bool = False) -> Protocol:
     """A built-in protocol by name or a TOML file by path, in its short form if asked for, with command-line changes on top."""
-    files = registry.protocol_files()
-    path = files.get(name_or_path, Path(name_or_path))
-    if name_or_path not in files and path.suffix != ".toml":
-        raise unknown("protocol", name_or_path, files)
+    is_file = name_or_path.endswith(".toml")
+    path = Path(name_or_path) if is_file else registry.protocols().get("protocol", name_or_path)
     content = _read_toml(path)
     _refuse_code(path, content)
     short = content.pop("lite", None)

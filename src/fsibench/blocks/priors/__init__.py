@@ -20,7 +20,7 @@ from fsibench.blocks.priors.bnn import BNNPrior, TiedBNNPrior
 from fsibench.blocks.priors.gp import GaussianProcessPrior
 from fsibench.blocks.priors.reference import ReferencePrior
 from fsibench.blocks.priors.samplers import ConcatenatedSamplerPrior, NeuralSamplerPrior
-from fsibench.errors import UsageError, unknown
+from fsibench.errors import UsageError, told, unknown
 
 __all__ = [
     "BNNPrior",
@@ -52,7 +52,10 @@ def prior_class(name: str) -> type[Prior]:
     points = {point.name: point for point in importlib.metadata.entry_points(group="fsibench.priors")}
     if name not in points:
         raise unknown("prior", name, [*BUILT_IN, *points])
-    loaded = points[name].load()
+    try:
+        loaded = points[name].load()
+    except Exception as error:  # noqa: BLE001 (a plugin may fail in any way)
+        raise UsageError(f"the entry point {name!r} of fsibench.priors cannot be loaded: {told(error)}.") from None
     if not (isinstance(loaded, type) and issubclass(loaded, Prior)):
         raise UsageError(f"the entry point {name!r} of fsibench.priors is {loaded!r}, expected a subclass of Prior.")
     return loaded
