@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -151,12 +152,27 @@ def test_a_waived_check_is_not_run_and_its_reason_is_shown(capsys: pytest.Captur
     assert "waived beats_the_constant: it is the constant" in capsys.readouterr().out
 
 
-def test_a_waiver_of_no_check_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"shapes_are_rigth": "never mind"}, "unknown check waived by honest 'shapes_are_rigth'; did you mean 'shapes_are_right'?"),
+        ({"shapes_are_right": " "}, "honest waives 'shapes_are_right' without a reason"),
+        (["shapes_are_right"], "must be a dictionary {check: reason}"),
+    ],
+)
+def test_a_waiver_that_says_nothing_is_refused(given: Any, sentence: str) -> None:
     class Careless(breaches.Honest):  # type: ignore[misc]
-        waivers: ClassVar[dict[str, str]] = {"no_such_check": "never mind"}
+        waivers: ClassVar[Any] = given
 
-    with pytest.raises(UsageError, match="waives 'no_such_check', which is no check"):
+    with pytest.raises(UsageError, match=re.escape(sentence)):
         check_method(Careless(), "shapes_are_right")
+
+
+def test_a_method_is_checked_by_module_and_class_with_options() -> None:
+    check_method("fsibench.methods.bbb:BBB[hidden_units=3]", "shapes_are_right")
+    wrong: Any = dict
+    with pytest.raises(UsageError, match="expected a Method, its class or its name"):
+        check_method(wrong, "shapes_are_right")
 
 
 def test_all_failures_are_told_at_once_with_hints(monkeypatch: pytest.MonkeyPatch) -> None:

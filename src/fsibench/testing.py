@@ -13,9 +13,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
-from fsibench import checks, registry
+from fsibench import checks, options, registry
 from fsibench.checks import LIMIT, CheckFailed, Outcome
 from fsibench.contract import Method
+from fsibench.errors import UsageError
 
 __all__ = ["CheckFailed", "Outcome", "check_method", "check_names"]
 
@@ -51,10 +52,14 @@ def check_method(
 def _instance(method: str | type[Method] | Method) -> Method:
     if isinstance(method, Method):
         return method
-    if isinstance(method, type):
+    if isinstance(method, type) and issubclass(method, Method):
         return method()
-    module, colon, name = method.partition(":")
-    if colon and not module.endswith(".py") and "[" not in method:
-        found: type[Method] = getattr(importlib.import_module(module), name)
-        return found()
-    return registry.entry(method).method
+    if not isinstance(method, str):
+        raise UsageError(f"expected a Method, its class or its name; got {method!r}.")
+    name, raw = options.parse_entry(method)
+    module, colon, class_name = name.partition(":")
+    if not colon or module.endswith(".py"):
+        return registry.entry(method).method
+    cls: type[Method] = getattr(importlib.import_module(module), class_name)
+    made: Method = options.build(cls, cls.name, raw)
+    return made

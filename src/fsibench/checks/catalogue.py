@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -74,15 +74,24 @@ def run(name: str, method: Method, limit: float = LIMIT) -> Outcome:
     """Run one check on a method."""
     if name not in CHECKS:
         raise unknown("check", name, CHECKS)
-    for waived in method.waivers:
-        if waived not in CHECKS:
-            raise UsageError(f"{method.name} waives {waived!r}, which is no check; known: {', '.join(sorted(CHECKS))}.")
+    _require_waivers(method)
     if name in method.waivers:
         return Outcome(name, "waived", method.waivers[name])
     started = time.monotonic()
     reason = _reason(CHECKS[name], method, limit)
     seconds = time.monotonic() - started
     return Outcome(name, "failed", reason, CHECKS[name].hint, seconds) if reason else Outcome(name, "ok", "", "", seconds)
+
+
+def _require_waivers(method: Method) -> None:
+    """Waivers name checks, each with a reason that can be shown."""
+    if not isinstance(method.waivers, Mapping):
+        raise UsageError(f"`waivers` of {method.name} must be a dictionary {{check: reason}}; got {method.waivers!r}.")
+    for waived, reason in method.waivers.items():
+        if waived not in CHECKS:
+            raise unknown(f"check waived by {method.name}", waived, CHECKS)
+        if not isinstance(reason, str) or not reason.strip():
+            raise UsageError(f"{method.name} waives {waived!r} without a reason; say in a few words why it cannot apply.")
 
 
 def _reason(one: Check, method: Method, limit: float) -> str:
