@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -79,3 +82,30 @@ def test_advice_is_given_for_every_method_and_no_other() -> None:
     advice = tomllib.loads((ROOT / "docs" / "_ext" / "advice.toml").read_text(encoding="utf-8"))
     assert set(advice) == set(registry.methods().items)
     assert all(set(lines) == {"use", "cost"} for lines in advice.values())
+
+
+@pytest.mark.slow
+def test_the_metric_page_prior_and_command_of_the_plugin_guide_work_once_installed(tmp_path: Path) -> None:
+    code = fences(ROOT / "docs" / "plugin-guide.md", "python")
+    parts = {"metric": "METRICS =", "page": "PAGE =", "prior": "class Lines", "command": "def add_parser"}
+    for name, mark in parts.items():
+        (tmp_path / f"guide_{name}.py").write_text(next(text for text in code if mark in text), encoding="utf-8")
+    info = tmp_path / "guide-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guide\nVersion: 1.0\n")
+    points = {"metrics": "guide = guide_metric", "pages": "guide = guide_page", "priors": "lines = guide_prior:Lines",
+              "commands": "hello = guide_command"}  # fmt: skip
+    (info / "entry_points.txt").write_text("".join(f"[fsibench.{group}]\n{line}\n" for group, line in points.items()))
+
+    def command(*words: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-m", "fsibench", *words], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        )
+        return done.stdout
+
+    assert command("hello") == "hello\n"
+    methods = "constant,sip[prior=lines,num_test_draws=20]"
+    command("run", "smoke", "--methods", methods, "--datasets", "yacht", "--steps", "3", "--store", "s.sqlite", "--report")
+    assert "median error" in command("report", "--terminal", "--metrics", "median_error", "--store", "s.sqlite")
+    assert "<td>sip[prior=lines,num_test_draws=20]</td>" in (tmp_path / "s-report" / "ranks.html").read_text(encoding="utf-8")
