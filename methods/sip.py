@@ -107,8 +107,8 @@ class SIP(Method):
     learning_rate: float = 5e-3
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
-    # The sum of all learning rates at most: a longer budget takes smaller steps. Nothing in the objective keeps a learned
-    # network prior from interpolating the training rows, so that long fits at a high rate do. None: no limit.
+    # With prior=bnn, the sum of all learning rates at most: a longer budget takes smaller steps. Nothing in the objective keeps
+    # a learned network prior from interpolating the training rows, so that long fits at a high rate do. None: no limit.
     travel: float | None = 2.0
     epochs: int = 0  # length of the schedule, after which the fit ends; 0 means that of the budget
     # With prior=bnn, the width of a Gaussian hyper-prior on θ around a network of unit scale (`Prior.log_hyperprior`); 0
@@ -163,7 +163,8 @@ class SIP(Method):
         model = SparseImplicitProcess(self, prior, sampler, start)
         contrast = make_contrast(self, generator, train.x.dtype)
         others = [*(sampler.parameters if self.fit_q else ()), model.inducing, model.log_noise]
-        optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, self.schedule, self.travel)
+        travel = self.travel if self.prior == "bnn" else None
+        optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, self.schedule, travel)
         previous = model.draw_inducing(generator)
         schedule = progress(lambda: budget.fraction, steps_of(self.epochs, len(train), self.batch_size))
         for fraction, batch in zip(schedule, train.batches(self.batch_size, generator), strict=False):
