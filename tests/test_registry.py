@@ -315,3 +315,15 @@ def test_a_command_without_a_handler_is_one_sentence(
     install_group(tmp_path, "fsibench.commands", "idle", "def add_parser(commands):\n    commands.add_parser('idle')", monkeypatch)
     assert main(["idle"]) == 2
     assert "its parser sets no `handler`" in capsys.readouterr().err
+
+
+def test_a_data_set_whose_code_fails_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "wave_fails.py"
+    table = "def table(self): return Table(np.zeros((self.count, 1)), np.zeros(self.count), ('x',), 'y')"
+    path.write_text(DATASET.format(option="count", table=table))
+    words = ["run", "smoke", "--methods", "constant", "--datasets"]
+    assert main([*words, f"{path}:Wave[count=-5]"]) == 2
+    assert "`table` of" in (told := capsys.readouterr().err)
+    assert "failed: ValueError: negative dimensions are not allowed (table, line 11 of wave_fails.py)" in told
+    assert main([*words, f"{path}:Wave[count=few]"]) == 2
+    assert "wave_fails.py:Wave[count=...] must be a whole number; got 'few'" in capsys.readouterr().err

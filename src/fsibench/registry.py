@@ -216,7 +216,7 @@ def dataset(text: str) -> Dataset:
     name, raw = options.parse_entry(f"{name}[{query.replace('&', ',')}]" if mark else text)
     file = _file_reference(name)
     if file is not None:
-        return options.build(_dataset_class(*file), text, raw, name=text)  # type: ignore[no-any-return]
+        return options.build(_dataset_class(*file), name, raw, name=text)  # type: ignore[no-any-return]
     found: Dataset = datasets().get("dataset", name)
     if not raw:
         return found

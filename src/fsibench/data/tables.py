@@ -17,7 +17,7 @@ import numpy as np
 from fsibench.data import splits
 from fsibench.data.arrays import BLOCK_ROWS, Floats, Rows
 from fsibench.data.encode import Encoder
-from fsibench.errors import DataError, UsageError
+from fsibench.errors import DataError, FsibenchError, UsageError, told
 
 if TYPE_CHECKING:
     from fsibench.references import Reference
@@ -172,7 +172,12 @@ class TableDataset(Dataset):
 
     def _table(self) -> Table:
         """What `table` gives, if it is one."""
-        table = self.table()
+        try:
+            table = self.table()
+        except Exception as error:
+            if isinstance(error, FsibenchError) or type(self).__module__.startswith("fsibench."):
+                raise
+            raise DataError(f"`table` of {self.name} failed: {told(error)}.") from error
         if not isinstance(table, Table):
             raise DataError(f"`table` of {self.name} returned an object of type {type(table).__name__}; it must return a Table.")
         if not np.isfinite(table.y).all():
