@@ -8,10 +8,11 @@ from pathlib import Path
 
 import fsibench
 
-sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
 
 # Pages must not depend on what this machine has fetched or mirrored.
-os.environ["FSIBENCH_CACHE"] = str(Path(__file__).parent / "_build" / "cache")
+os.environ["FSIBENCH_CACHE"] = str(HERE / "_build" / "cache")
 os.environ.pop("FSIBENCH_MIRROR", None)
 
 project = "fsibench"
@@ -55,6 +56,9 @@ html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_title = "fsibench"
+copybutton_exclude = ".linenos, .gp"  # a copied command has no prompt
+# Pages without pages below them need no list of these: an empty column would narrow their code.
+html_sidebars = {page.relative_to(HERE).with_suffix("").as_posix(): [] for page in (*HERE.glob("*.md"), *HERE.glob("notebooks/*.ipynb"))}
 html_theme_options = {
     "navigation_with_keys": True,
     "show_prev_next": False,
