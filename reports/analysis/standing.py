@@ -87,12 +87,17 @@ class Standing:
         leader = str(table.index[0])
         if len(table) < 2:
             return f"Only {leader} is ranked in {label}."
-        share = table["leads"].iloc[0]
-        firm = f"and stays first in {100 * share:.0f} % of resamples" if self.num_sets > 1 else "on one data set"
-        text = f"{leader} leads in {label} with a mean rank of {table['mean_rank'].iloc[0]:.2f} {firm}; {table.index[1]} follows."
-        same = [str(entry) for entry in table.index[1:] if table.loc[entry, "tier"] == table.loc[leader, "tier"]]
+        rank = f"{table['mean_rank'].iloc[0]:.2f}"
+        level = [str(entry) for entry, other in table["mean_rank"].items() if f"{other:.2f}" == rank]
+        if len(level) > 1:
+            text = f"{_names(level)} lead in {label} with equal mean ranks of {rank}."
+        else:
+            share = table["leads"].iloc[0]
+            firm = f"and stays first in {100 * share:.0f} % of resamples" if self.num_sets > 1 else "on one data set"
+            text = f"{leader} leads in {label} with a mean rank of {rank} {firm}; {table.index[1]} follows."
+        same = [str(entry) for entry in table.index if entry not in level and table.loc[entry, "tier"] == table.loc[leader, "tier"]]
         if same and self.num_sets > 1:
-            text += f" {_names(same)} cannot be told apart from it on {self.num_sets} data sets."
+            text += f" {_names(same)} cannot be told apart from {'it' if len(level) == 1 else 'them'} on {self.num_sets} data sets."
         return text
 
 

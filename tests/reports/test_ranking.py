@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsibench.metrics import known
 from fsibench.reports.analysis import ranking
+from fsibench.reports.analysis.standing import Standing
 
 
 def long_table(rows: list[tuple[str, str, int, float]]) -> pd.DataFrame:
@@ -133,3 +135,12 @@ def test_scores_that_differ_in_the_last_bit_are_equal() -> None:
 def test_numbers_too_small_for_six_digits_do_no_harm() -> None:
     ranks = ranking.ranks(pd.DataFrame({"a": [5e-324], "b": [1.0]}), larger_is_better=False)
     assert ranks.iloc[0].to_dict() == {"a": 1.0, "b": 2.0}
+
+
+def test_the_sentence_names_one_leader_or_all_that_are_level() -> None:
+    crps = known()["crps"]
+    apart = ranking.complete_blocks(grid_table({"a": [1.0, 1.0, 1.0, 1.0], "b": [2.0, 2.0, 2.0, 2.0], "c": [3.0, 3.0, 3.0, 3.0]}))
+    assert Standing(crps, apart).sentence().startswith("a leads in CRPS with a mean rank of 1.00 and stays first in 100 %")
+    level = ranking.complete_blocks(grid_table({"a": [1.0, 1.0, 2.0, 2.0], "b": [2.0, 2.0, 1.0, 1.0], "c": [3.0, 3.0, 3.0, 3.0]}))
+    sentence = Standing(crps, level).sentence()
+    assert sentence == "a, b lead in CRPS with equal mean ranks of 1.50. c cannot be told apart from them on 2 data sets."

@@ -289,6 +289,21 @@ def test_the_report_command_writes_next_to_the_store(make_store: MakeStore, caps
     assert "constant" in capsys.readouterr().out
 
 
+def test_the_terminal_ranks_in_the_metrics_that_are_asked_for(make_store: MakeStore, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_store(entries=("bbb", "constant", "vip"), datasets={"boston": 9.0}, splits=2)
+    with Store.create(path) as store:  # the worst in CRPS is the best in LL
+        store._connection.execute("UPDATE evaluations SET ll = 100 WHERE cell IN (SELECT id FROM cells WHERE entry = 'constant')")
+        store._connection.commit()
+    assert command("report", "--store", str(path), "--terminal", "--metrics", "ll") == 0
+    heads, _, _, first, *_ = capsys.readouterr().out.splitlines()
+    assert heads.split()[:3] == ["entry", "LL", "LL"]
+    assert first.startswith("constant")
+    with pytest.raises(UsageError, match="unknown metric of this store 'lll'; did you mean 'll'"):
+        command("report", "--store", str(path), "--terminal", "--metrics", "lll")
+    with pytest.raises(UsageError, match="--metrics is for --terminal"):
+        command("report", "--store", str(path), "--metrics", "ll")
+
+
 def test_the_report_command_takes_a_subset_under_other_names(make_store: MakeStore, tmp_path: Path) -> None:
     path = make_store(entries=("bbb", "constant", "vip"), datasets={"boston": 9.0, "wine": 0.8}, splits=2)
     words = ["--entries", "vip,bbb", "--datasets", "wine", "--order", "given", "--rename", "vip=Ours,wine=Wine"]
