@@ -109,7 +109,7 @@ class SIP(Method):
     schedule: Schedule = "cosine"
     # With prior=bnn, the sum of all learning rates at most: a longer budget takes smaller steps. Nothing in the objective keeps
     # a learned network prior from interpolating the training rows, so that long fits at a high rate do. None: no limit.
-    travel: float | None = 2.0
+    travel: float | None = 4.0
     epochs: int = 0  # length of the schedule, after which the fit ends; 0 means that of the budget
     # With prior=bnn, the width of a Gaussian hyper-prior on θ around a network of unit scale (`Prior.log_hyperprior`); 0
     # means none, as in the paper. Nothing else in the objective keeps a learned prior from fitting the training rows.
