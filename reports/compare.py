@@ -22,8 +22,9 @@ from tabulate import tabulate
 
 from fsibench.metrics import known
 from fsibench.reports.analysis import statistics
+from fsibench.reports.analysis.conditions import CONDITION
 from fsibench.reports.analysis.overview import Overview
-from fsibench.reports.analysis.results import CONDITION, Results, load
+from fsibench.reports.analysis.results import Results, load
 from fsibench.reports.numbers import number, p_text, with_error
 from fsibench.reports.terminal import shorten
 
@@ -71,7 +72,7 @@ def _cells(results: Results, keys: Sequence[str]) -> pd.DataFrame:
 
 def _rows(both: pd.DataFrame, keys: Sequence[str], test_to_train: Mapping[str, float]) -> pd.DataFrame:
     rows = []
-    for (entry, dataset), cells in both.groupby(["entry", "dataset"], sort=True):
+    for (entry, dataset), cells in both.groupby(["entry", "dataset"], sort=True, observed=True):
         ratio = cells["seconds_after"].sum() / cells["seconds_before"].sum() if cells["seconds_before"].sum() else np.nan
         for key in keys:
             sign = 1.0 if known()[key].larger_is_better else -1.0

@@ -62,7 +62,7 @@ class Publication:
     def with_all(self) -> Report | None:
         """The same on the data sets that every entry was run on, where the whole board leaves an entry unranked for that."""
         cells = self.report.results.cells
-        have = cells.groupby("dataset")["entry"].nunique()
+        have = cells.groupby("dataset", observed=True)["entry"].nunique()
         kept = sorted(have.index[have == cells["entry"].nunique()])
         if len(kept) in (0, len(have)):
             return None
@@ -85,7 +85,7 @@ class Publication:
     @cached_property
     def num_complete_splits(self) -> int:
         results = self.report.results
-        ended = results.cells[results.finished].groupby("split").size()
+        ended = results.cells[results.finished].groupby("split", observed=True).size()
         return sum(int(ended.get(split, 0)) >= number for split, number in self.planned.items())
 
     @cached_property
@@ -301,7 +301,8 @@ def rows_table(board: Publication) -> pd.DataFrame:
     results = board.report.results
     columns = ["id", "entry", "dataset", "split", "seed", "budget", "clock", "status", "train_seconds"]
     found: dict[str, Any] = {key: results.final(key) for key in results.metrics}
-    table = results.cells[columns].rename(columns={"id": "cell"}).assign(**found)
+    texts = dict.fromkeys(("entry", "dataset", "budget", "clock", "status"), str)
+    table = results.cells[columns].astype(texts).rename(columns={"id": "cell"}).assign(**found)
     return table.sort_values(["dataset", "split", "entry", "seed"], ignore_index=True)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
 
 from fsibench.errors import UsageError
 from fsibench.reports import figures, markdown, tables
@@ -61,17 +63,12 @@ class Made:
 def write_pages(report: Report, out_dir: Path, refresh: int | None = None) -> dict[str, str]:
     """Write every page; returns the plugins that could not be shown, each with its fault."""
     made, broken = _made(report)
-    while True:
-        texts, faults = _rendered(report, made, broken, refresh)
-        if not faults:
-            break
+    while faults := _render(report, made, broken, refresh, out_dir):
         # Navigation and footer name what is there, so the others are written again without it.
         broken |= faults
         made = [item for item in made if item.plugin not in faults]
-    for file, text in texts.items():
-        fresh = out_dir / f"{file}.new"  # renamed when it is whole: a reader never meets half a page
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(out_dir / file)
+    for file in (file for item in made for file in item.sheets):
+        _fresh(out_dir, file).replace(out_dir / file)
     for plugin, fault in broken.items():
         logger.warning("the page of the plugin %s is left out: %s", plugin, fault)
     return broken
@@ -93,25 +90,33 @@ def _made(report: Report) -> tuple[list[Made], dict[str, str]]:
     return sorted(made, key=lambda item: (item.page.order, item.page.title)), broken
 
 
-def _rendered(
-    report: Report, made: Sequence[Made], broken: Mapping[str, str], refresh: int | None
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Text of every file, and the plugins whose templates failed."""
+def _fresh(out_dir: Path, file: str) -> Path:
+    """Where a page is written, to be renamed when all are whole: a reader never meets half a page."""
+    return out_dir / f"{file}.new"
+
+
+def _render(
+    report: Report, made: Sequence[Made], broken: Mapping[str, str], refresh: int | None, out_dir: Path
+) -> dict[str, str]:
+    """Write every page under its `_fresh` name; returns the plugins whose templates failed, whose pages are not there."""
     frame = {**_frame(report, made), "refresh": refresh, "broken": dict(broken)}
     tables_only, charts = ([_shared(name) for name in names] for names in (TABLE_SCRIPTS, CHART_SCRIPTS))
-    texts: dict[str, str] = {}
     faults: dict[str, str] = {}
     for item in made:
         try:
             template, scripts = _template(item.page), item.page.scripts()
             for file, content in item.sheets.items():
                 shared = [*tables_only, *(charts if content.get("data") else ())]
-                texts[file] = template.render(**frame, this_file=file, shared_scripts=shared, scripts=scripts, **content)
+                text = template.generate(**frame, this_file=file, shared_scripts=shared, scripts=scripts, **content)
+                with _fresh(out_dir, file).open("wb") as page:  # piece by piece: the first page may have many megabytes
+                    page.writelines(piece.encode() for piece in text)
         except Exception as error:
+            for file in item.sheets:
+                _fresh(out_dir, file).unlink(missing_ok=True)
             if not item.plugin:
                 raise
             faults[item.plugin] = fault_text(error)
-    return texts, faults
+    return faults
 
 
 def _frame(report: Report, made: Sequence[Made]) -> dict[str, Any]:
@@ -130,7 +135,19 @@ def _template(page: Page) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.DictLoader(texts), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
+    environment.filters["json_pieces"] = json_pieces
     return environment.get_template("page")
+
+
+def json_pieces(value: Any) -> Iterator[Markup]:
+    """What the filter `tojson` gives, key by key: the text of a large page is never in memory as a whole."""
+    if not isinstance(value, dict) or not value or not all(isinstance(key, str) for key in value):
+        yield htmlsafe_json_dumps(value, sort_keys=True)
+        return
+    for number, key in enumerate(sorted(value)):
+        yield Markup(", " if number else "{") + htmlsafe_json_dumps(key) + Markup(": ")
+        yield from json_pieces(value[key])
+    yield Markup("}")
 
 
 def _shared(name: str) -> str:

@@ -16,7 +16,8 @@ from fsibench.errors import StoreError, UsageError
 from fsibench.harness.plan import load_protocol, make_plan
 from fsibench.harness.store import Store
 from fsibench.harness.store.packing import without_folders
-from fsibench.reports.analysis.results import load, own_budgets, select_conditions
+from fsibench.reports.analysis.conditions import own_budgets, select_conditions
+from fsibench.reports.analysis.results import load
 
 RUN = ["run", "smoke", "--methods", "constant,linear,bbb", "--steps", "5", "--executor", "inline"]
 

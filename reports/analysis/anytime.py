@@ -62,7 +62,7 @@ class Anytime:
     @classmethod
     def per_dataset(cls, results: Results, num_points: int) -> Anytime:
         """Each data set on its own times, for drawing; shorter grids are padded with their last time."""
-        spans = evaluation_spans(results).groupby(results.cells["dataset"]).agg({"first": "min", "last": "max"})
+        spans = evaluation_spans(results).groupby(results.cells["dataset"], observed=True).agg({"first": "min", "last": "max"})
         grids = {str(name): time_grid(row["first"], row["last"], num_points) for name, row in spans.iterrows()}
         length = max(map(len, grids.values()), default=1)
         padded = {name: np.pad(grid, (0, length - len(grid)), mode="edge") for name, grid in grids.items()}
@@ -131,7 +131,7 @@ class Anytime:
     def groups(self) -> dict[tuple[str, str], npt.NDArray[np.int64]]:
         """(dataset, entry) -> its finished cells."""
         cells = self.results.cells[["dataset", "entry"]][self.results.finished]
-        return {key: np.asarray(rows) for key, rows in cells.groupby(["dataset", "entry"]).groups.items()}
+        return {key: np.asarray(rows) for key, rows in cells.groupby(["dataset", "entry"], observed=True).groups.items()}
 
     def band(self, metric: str, dataset: str, entry: str) -> Floats | None:
         """Median, lower and upper quartile over splits at each time, [3, G]; None where nothing finished."""
@@ -140,13 +140,13 @@ class Anytime:
         return self._bands[dataset].get((metric, entry))
 
     def _bands_of(self, dataset: str) -> dict[tuple[str, str], Floats]:
-        """All bands of a data set; its scores at all times are needed only here, which keeps a large store small."""
-        piece = Anytime(self.results.of_dataset(dataset), {dataset: self.grids[dataset]}, self.smooth)
-        return {
-            (metric, entry): quartiles(piece.values(metric)[rows])
-            for metric in self.results.tested
-            for (_, entry), rows in piece.groups.items()
-        }
+        """All bands of a data set; scores at all times are needed only here, one entry's at a time: a large store stays small."""
+        bands: dict[tuple[str, str], Floats] = {}
+        for (of, entry), rows in self.groups.items():
+            if of == dataset:
+                piece = Anytime(self.results.take(rows), {dataset: self.grids[dataset]}, self.smooth)
+                bands |= {(metric, entry): quartiles(piece.values(metric)) for metric in self.results.tested}
+        return bands
 
 
 def quartiles(values: Floats) -> Floats:

@@ -76,14 +76,14 @@ def duels(overview: Overview, metric: str) -> dict[tuple[str, str], Duel]:
     if blocks.values.empty:
         return {}
     sign = 1.0 if overview.results.metrics[metric].larger_is_better else -1.0
-    imputed = ranking.impute(blocks.values, blocks.constant).groupby(level=["dataset", "split"]).mean()
+    imputed = ranking.impute(blocks.values, blocks.constant).groupby(level=["dataset", "split"], observed=True).mean()
     scores = sign * ranking.significant(imputed)
     scores = scores.div(unit_scale(overview, metric).reindex(scores.index.get_level_values("dataset")).to_numpy(), axis=0)
     order = [str(entry) for entry in overview.board.index if entry in scores.columns]
     pairs = list(itertools.islice(itertools.combinations(range(len(order)), 2), MOST_PAIRS))
     table = np.stack([
         _one_set(part.to_numpy(dtype=float), pairs, overview.test_to_train[str(dataset)])
-        for dataset, part in scores[order].groupby(level="dataset")
+        for dataset, part in scores[order].groupby(level="dataset", observed=True)
     ])  # fmt: skip  # [datasets, pairs, columns]
     index = pd.Index(sorted(scores.index.get_level_values("dataset").unique()), name="dataset")
     return {(order[a], order[b]): _duel(order[a], order[b], table[:, k], index) for k, (a, b) in enumerate(pairs)}

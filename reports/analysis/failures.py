@@ -6,17 +6,15 @@ from typing import Any
 
 import pandas as pd
 
-from fsibench.reports.analysis.overview import DIAGNOSTICS_FAILED
 from fsibench.reports.numbers import number
 
 
 def doubtful_rows(results: Any) -> list[dict[str, Any]]:
     """Cells whose method reports failed diagnostics, with what it reported."""
-    doubtful = [index for index, trace in enumerate(results.traces) if trace.get(DIAGNOSTICS_FAILED)]
-    cells = results.cells[["entry", "dataset", "split"]].iloc[doubtful].to_dict("records")
+    cells = results.cells[["entry", "dataset", "split"]].iloc[list(results.doubtful)].to_dict("records")
     rows = [
-        {**cell, "trace": ", ".join(f"{key} {trace_text(value)}" for key, value in results.traces[index].items())}
-        for index, cell in zip(doubtful, cells, strict=True)
+        {**cell, "trace": ", ".join(f"{key} {trace_text(value)}" for key, value in trace.items())}
+        for cell, trace in zip(cells, results.doubtful.values(), strict=True)
     ]
     return sorted(rows, key=lambda row: (row["entry"], row["dataset"], row["split"]))
 

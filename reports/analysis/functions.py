@@ -32,11 +32,12 @@ NORMAL_95 = 1.6449
 def panels(store: Store, results: Results) -> list[dict[str, Any]]:
     """One panel per data set with artifacts; of each entry the lowest split that has one."""
     kept = results.cells["id"].isin(store.cells_with("functions"))
-    cells = results.cells[kept].sort_values(["dataset", "entry", "split", "seed"])
+    order = ["dataset", "entry", "split", "seed"]
+    cells = results.cells.loc[kept, ["id", *order]].sort_values(order)
     chosen = cells.drop_duplicates(["dataset", "entry"])
     payloads = store.artifacts("functions", chosen["id"])
     found = []
-    for dataset, rows in chosen.groupby("dataset", sort=True):
+    for dataset, rows in chosen.groupby("dataset", sort=True, observed=True):
         columns = [
             (str(entry), int(split), int(seed), payloads[cell])
             for entry, split, seed, cell in rows[["entry", "split", "seed", "id"]].itertuples(index=False)

@@ -22,7 +22,8 @@ def worst_rows(store: Store, results: Results) -> pd.DataFrame:
 
     Of large stores the first `MOST_CELLS` cells by seed and split. `point` names a row: its number in the table, or its place in the split where test rows are fresh draws.
     """
-    good = results.cells[results.finished & ~results.failed].sort_values(["seed", "split"], kind="stable").head(MOST_CELLS)
+    good = results.cells.loc[results.finished & ~results.failed, ["id", "dataset", "entry", "split", "seed"]]
+    good = good.sort_values(["seed", "split"], kind="stable").head(MOST_CELLS)
     kept = store.artifacts(KIND, good["id"])
     columns: dict[str, list[Any]] = {name: [] for name in ("dataset", "entry", "split", "point", *NUMBERS, "inputs")}
     for cell, dataset, entry, split in good[["id", "dataset", "entry", "split"]].itertuples(index=False):
@@ -52,7 +53,7 @@ def hardest_points(worst: pd.DataFrame, dataset: str, most: int = 10) -> pd.Data
     part = worst[worst["dataset"] == dataset]
     if part.empty:
         return pd.DataFrame(columns=["y", "entries", "cells", "crps", "low", "high", "inputs"])
-    grouped = part.groupby("point", sort=True)
+    grouped = part.groupby("point", sort=True, observed=True)
     table = pd.DataFrame({
         "y": grouped["y"].first(), "entries": grouped["entry"].nunique(), "cells": grouped.size(),
         "crps": grouped["crps"].median(), "low": grouped["mean"].min(), "high": grouped["mean"].max(),

@@ -23,8 +23,6 @@ FLAGS = {
     "works_while_paused": "threads or child processes worked while the clock stood still, so its times are too good",
     "costly_predict": "predicting one row costs more than ten training steps, so work is hidden from the clock",
 }
-# Trace entries by which a method says that its own result should not be trusted.
-DIAGNOSTICS_FAILED = "diagnostics_failed"
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class Overview:
     def test_to_train(self) -> dict[str, float]:
         """n_test/n_train per data set: how much the splits overlap. Splits of synthetic sets are fresh draws: 0."""
         cells = self.results.cells
-        ratio = (cells["num_test"].astype(float) / cells["num_train"].astype(float)).groupby(cells["dataset"]).mean()
+        ratio = (cells["num_test"].astype(float) / cells["num_train"].astype(float)).groupby(cells["dataset"], observed=True).mean()
         fresh = plausibility.oracles()
         return {
             str(name): 0.0 if plausibility.base_name(str(name)) in fresh else value if value > 0 else 0.25
@@ -185,8 +183,8 @@ def thinned(results: Results) -> dict[str, Thinning]:
     cells = cells[cells["scored"] > 0]
     names = cells.loc[cells["scored"] < cells["present"], "dataset"].unique()
     found = {}
-    for name, part in cells[cells["dataset"].isin(names)].groupby("dataset"):
-        alike = part.groupby("split")["scored"].nunique().max() == 1
+    for name, part in cells[cells["dataset"].isin(names)].groupby("dataset", observed=True):
+        alike = part.groupby("split", observed=True)["scored"].nunique().max() == 1
         found[str(name)] = Thinning(sorted(part["scored"].unique().tolist()), int(part["present"].max()), bool(alike))
     return found
 
@@ -224,14 +222,14 @@ def costs(results: Results) -> pd.DataFrame:
     """Per entry: cells, failures, doubts, and means of seconds and memory over the cells that finished well."""
     cells = results.cells
     good = results.finished & ~results.failed
-    doubtful = np.array([bool(trace.get(DIAGNOSTICS_FAILED)) for trace in results.traces], dtype=bool) & good
+    doubtful = np.isin(np.arange(len(cells)), list(results.doubtful)) & good
     marked = cells[["entry"]].assign(
         cells=1, failed=results.failed, unfinished=~results.finished, doubtful=doubtful
     )
-    counts = marked.groupby("entry").sum()
+    counts = marked.groupby("entry", observed=True).sum()
     numbers = cells.loc[good, ["train_seconds", "cpu_seconds", "peak_memory_mb"]].astype(float)
-    means = numbers.groupby(cells.loc[good, "entry"]).mean()
-    table: pd.DataFrame = counts.join(means).join(prediction_costs(cells[good]))
+    means = numbers.groupby(cells.loc[good, "entry"], observed=True).mean()
+    table: pd.DataFrame = counts.join(means).join(prediction_costs(cells.loc[good, ["entry", "predict_cpu_seconds", "predict_rows", "flags"]]))
     if not results.same_speed:  # a mean over unequal machines describes none of them
         table[SECONDS] = np.nan
     return table.assign(note=[results.notes.get(entry, "") for entry in table.index])
@@ -239,7 +237,7 @@ def costs(results: Results) -> pd.DataFrame:
 
 def prediction_costs(cells: pd.DataFrame) -> pd.DataFrame:
     """Per entry: CPU seconds to predict 1,000 rows, and the flags that any of its cells carries."""
-    grouped = cells.groupby("entry")
+    grouped = cells.groupby("entry", observed=True)
     sums = grouped[["predict_cpu_seconds", "predict_rows"]].agg(lambda column: column.astype(float).sum(min_count=1))
     flags = grouped["flags"].agg(lambda texts: sorted({flag for text in texts for flag in text.split(",") if flag}))
     rate = 1000.0 * sums["predict_cpu_seconds"] / sums["predict_rows"].where(sums["predict_rows"] > 0)

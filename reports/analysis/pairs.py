@@ -11,9 +11,9 @@ from fsibench.reports.analysis.overview import Overview
 def pairwise(overview: Overview, key: str) -> pd.DataFrame:
     """Corrected paired tests on every data set, all pairs; Holm's adjustment is within a data set."""
     blocks = overview.blocks[key]
-    over_seeds = ranking.impute(blocks.values, blocks.constant).groupby(level=["dataset", "split"]).mean()
+    over_seeds = ranking.impute(blocks.values, blocks.constant).groupby(level=["dataset", "split"], observed=True).mean()
     tables = []
-    for dataset, values in over_seeds.groupby(level="dataset"):
+    for dataset, values in over_seeds.groupby(level="dataset", observed=True):
         table = statistics.paired_differences(values, overview.test_to_train[str(dataset)])
         tables.append(table.assign(dataset=dataset))
     if not tables:
@@ -32,6 +32,6 @@ def scaled_means(overview: Overview, key: str) -> pd.DataFrame:
 def unit_scale(overview: Overview, key: str) -> pd.Series:
     """What to divide the scores of each data set by: the target's sd, or 1 (a change of unit shifts log densities alike)."""
     cells = overview.results.cells
-    scale = cells["target_scale"].astype(float).groupby(cells["dataset"]).mean()
+    scale = cells["target_scale"].astype(float).groupby(cells["dataset"], observed=True).mean()
     in_units = overview.results.metrics[key].unit == "target"
     return scale.where(scale > 0, 1.0) if in_units else pd.Series(1.0, index=scale.index)

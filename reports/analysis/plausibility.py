@@ -55,7 +55,7 @@ class Doubt:
 def check_table(table: pd.DataFrame) -> list[Doubt]:
     """All doubts about a long table of scores."""
     doubts: list[Doubt] = []
-    for dataset, rows in table.groupby("dataset", sort=True):
+    for dataset, rows in table.groupby("dataset", sort=True, observed=True):
         wide = rows.pivot(index="method", columns="metric", values="mean").reindex(columns=list(CHECKED))
         exponents = list(_check_exponent(str(dataset), wide))
         for doubt in exponents:  # the other checks use the probable reading, or they would only repeat this one
@@ -110,7 +110,7 @@ def _check_range(dataset: str, wide: pd.DataFrame) -> Iterator[Doubt]:
 def _check_marks(dataset: str, rows: pd.DataFrame) -> Iterator[Doubt]:
     if "mark" not in rows.columns:
         return
-    for metric, column in rows.groupby("metric"):
+    for metric, column in rows.groupby("metric", observed=True):
         best = column.loc[column["mark"] == "best", "mean"]
         if best.empty:
             continue
@@ -149,7 +149,7 @@ def _check_oracle(dataset: str, rows: pd.DataFrame) -> Iterator[Doubt]:
 def check_rank_sums(ranks: pd.DataFrame) -> list[Doubt]:
     """Mean ranks (method, metric, mean) must sum to k(k+1)/2, up to their rounding to two decimals."""
     doubts = []
-    for metric, rows in ranks.groupby("metric"):
+    for metric, rows in ranks.groupby("metric", observed=True):
         count = len(rows)
         total, expected = float(rows["mean"].sum()), count * (count + 1) / 2
         if abs(total - expected) > 0.005 * count + 1e-9:

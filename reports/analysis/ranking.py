@@ -59,11 +59,26 @@ def complete_blocks(table: pd.DataFrame, value: str = "value", entries: Sequence
 def wide(table: pd.DataFrame, value: str = "value") -> tuple[pd.DataFrame, pd.DataFrame]:
     """Blocks x entries: the values, and whether there is an outcome at all (a failure is one)."""
     block = [name for name in ("dataset", "split", "seed") if name in table.columns]
-    place = table.assign(place=np.arange(len(table))).pivot(index=block, columns="entry", values="place")
+    places = {name: _used(table[name]) for name in [*block, "entry"]}
+    place = pd.DataFrame({**places, "place": np.arange(len(table))}).pivot(index=block, columns="entry", values="place")
+    place = place.set_axis(place.columns.astype(object).rename("entry"), axis=1).set_axis(_plain(place.index), axis=0)
     known = place.notna()
     numbers = np.append(table[value].to_numpy(dtype=float), np.nan)  # the last place is for cells that do not exist
     rows = place.fillna(len(table)).to_numpy(dtype=np.int64)
     return pd.DataFrame(numbers[rows], index=place.index, columns=place.columns), known
+
+
+def _used(column: pd.Series) -> pd.Series:
+    """Categories that do not occur would become empty rows and columns."""
+    return column.cat.remove_unused_categories() if isinstance(column.dtype, pd.CategoricalDtype) else column
+
+
+def _plain(index: pd.Index) -> pd.Index:
+    """Texts instead of categories, which few operations treat alike."""
+    if not isinstance(index, pd.MultiIndex):
+        return index.astype(object) if isinstance(index.dtype, pd.CategoricalDtype) else index
+    levels = [level.astype(object) if isinstance(level.dtype, pd.CategoricalDtype) else level for level in index.levels]
+    return index.set_levels(levels)
 
 
 def largest_complete_part(known: pd.DataFrame) -> list[str]:
@@ -125,7 +140,7 @@ def dataset_means(values: pd.DataFrame, constant: pd.Series | None = None) -> pd
 
 def _over_splits(values: pd.DataFrame) -> pd.DataFrame:
     """Seeds of a split are averaged first, so that a split with many seeds weighs no more than another."""
-    return values.groupby(level=["dataset", "split"]).mean().groupby(level="dataset").mean()
+    return values.groupby(level=["dataset", "split"], observed=True).mean().groupby(level="dataset", observed=True).mean()
 
 
 def ranks_of_dataset_means(
@@ -134,7 +149,7 @@ def ranks_of_dataset_means(
     """Data sets x entries: rank of the mean score; an entry with failures that nothing replaces ranks last there."""
     imputed = impute(values, constant)
     means = _over_splits(imputed)
-    broken = imputed.isna().groupby(level="dataset").any()
+    broken = imputed.isna().groupby(level="dataset", observed=True).any()
     return ranks(means.mask(broken), larger_is_better)
 
 
@@ -152,7 +167,7 @@ def summary(values: pd.DataFrame, constant: pd.Series | None, known: pd.DataFram
     """
     failed = values.isna() & known
     imputed = impute(values, constant).where(known)
-    grouped = imputed.groupby(level=["dataset", "split"]).mean().groupby(level="dataset")
+    grouped = imputed.groupby(level=["dataset", "split"], observed=True).mean().groupby(level="dataset", observed=True)
     count = grouped.count()
     deviation = grouped.std()
     parts: dict[str, pd.DataFrame] = {
@@ -160,9 +175,9 @@ def summary(values: pd.DataFrame, constant: pd.Series | None, known: pd.DataFram
         "standard_deviation": deviation,
         "standard_error": deviation.div(count.where(count > 0) ** 0.5),
         "splits": count,
-        "failed": failed.groupby(level="dataset").sum(),
-        "imputed": (failed & imputed.notna()).groupby(level="dataset").sum(),
-        "cells": known.groupby(level="dataset").sum(),
+        "failed": failed.groupby(level="dataset", observed=True).sum(),
+        "imputed": (failed & imputed.notna()).groupby(level="dataset", observed=True).sum(),
+        "cells": known.groupby(level="dataset", observed=True).sum(),
     }
     columns = {name: pd.Series(frame.stack()) for name, frame in parts.items()}
     return pd.DataFrame(columns).rename_axis(["dataset", "entry"])

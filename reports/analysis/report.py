@@ -71,8 +71,8 @@ class Report:
 
     @property
     def _num_board_cells(self) -> int:
-        cells = self.results.cells[self.results.finished]
-        return len(self.results.entries) * len(cells.drop_duplicates(list(BLOCK)))
+        blocks = self.results.cells.loc[self.results.finished, list(BLOCK)].drop_duplicates()
+        return len(self.results.entries) * len(blocks)
 
     @cached_property
     def _kept(self) -> tuple[list[dict[str, Any]], pd.DataFrame]:

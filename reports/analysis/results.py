@@ -1,7 +1,6 @@
 """A store as arrays: what every report reads. Nothing here knows about methods, data files or HTML.
 
-A report compares like with like: per data set one condition (split scheme, budget, clock, device), the one with the
-most cells unless the caller asks for another. What is left out is said in `Results.left_out`.
+A report compares like with like, per data set one condition (`conditions`). What is left out is said in `Results.left_out`.
 """
 
 from __future__ import annotations
@@ -21,8 +20,10 @@ import pandas as pd
 from fsibench.errors import UsageError
 from fsibench.harness.store import CURVE_COLUMNS, Store
 from fsibench.metrics import Metric, known
+from fsibench.reports.analysis.conditions import BLOCK, own_budgets, select_conditions
 
 Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int32]
 
 # A failed cell is the method's doing and counts against it. An unfinished one is not: it counts as not run.
 FAILED = ("diverged", "error", "timeout", "oom")
@@ -32,20 +33,27 @@ UNFINISHED = ("interrupted", "lost", "running")
 UNUSED = frozenset({
     *("run", "budget_seconds", "budget_steps", "per_decade", "keep", "code_version", "attempts", "worker"),
     *("setup_seconds", "setup_cpu_seconds", "evaluate_seconds", "evaluate_cpu_seconds", "paused_cpu_seconds"),
-    *("wall_seconds", "total_seconds", "predict_seconds"),
+    *("wall_seconds", "total_seconds", "predict_seconds", "finished"),
 })  # fmt: skip
+
+# Columns of few texts: as categories they take a tenth of the memory, and are grouped and compared as numbers.
+CATEGORIES = frozenset({
+    *("entry", "method", "options", "note", "reproduces", "variant", "dataset", "scheme", "budget", "clock", "device"),
+    *("data_fingerprint", "status", "flags"),
+})
 
 # Machines whose calibrations differ by less are the same but for noise, as `fsibench run` judges it.
 SAME_SPEED = 1.5
 
-CONDITION = ("scheme", "budget", "clock", "device")
-BLOCK = ("dataset", "split", "seed")
 
 
 # Central intervals whose coverage is looked at. Twenty bins of the PIT give each of them exactly.
 LEVELS = np.arange(1, 10) / 10
 CALIBRATION = "calibration"
 NUM_BINS = 20
+# Number of a trace by which a method says that its own result should not be trusted.
+DIAGNOSTICS_FAILED = "diagnostics_failed"
+ROWS_AT_A_TIME = 5_000
 
 
 def direction(metric: Metric) -> str:
@@ -58,7 +66,7 @@ def explanation(metric: Metric) -> str:
     return f"{metric.meaning or metric.label}{unit}"
 
 
-def coverage(counts: Floats) -> Floats:
+def coverage(counts: Floats | Counts) -> Floats:
     """Share of targets within the central intervals of `LEVELS`; PIT counts [..., bins] -> [..., levels]."""
     num_bins = counts.shape[-1]
     total = counts.sum(-1)
@@ -66,7 +74,7 @@ def coverage(counts: Floats) -> Floats:
     return np.stack([counts[..., margin : num_bins - margin].sum(-1) / total for margin in margins], -1)
 
 
-def calibration_error(counts: Floats) -> Floats:
+def calibration_error(counts: Floats | Counts) -> Floats:
     """Mean over `LEVELS` of |coverage − level|, as the metric `calibration`; PIT counts [..., bins] -> [...]."""
     return np.asarray(np.abs(coverage(counts) - LEVELS).mean(-1))
 
@@ -87,11 +95,13 @@ class Subset:
                 if name not in present:
                     raise UsageError(f"the store has no {column} {name!r}; it has {', '.join(present)}.")
             cells = cells[cells[column].isin(list(wanted))] if wanted else cells
+        if not self.names:
+            return cells.reset_index(drop=True)
         known_names = {*cells["entry"], *cells["dataset"]}
         for name in self.names:
             if name not in known_names:
                 raise UsageError(f"--rename names {name!r}, which is no entry or data set of this report.")
-        renamed = cells.assign(**{name: cells[name].replace(dict(self.names)) for name in ("entry", "dataset")})
+        renamed = cells.assign(**{name: cells[name].astype(object).replace(dict(self.names)) for name in ("entry", "dataset")})
         coordinates = ["entry", *BLOCK]
         if renamed.duplicated(coordinates).any():
             raise UsageError("--rename gives two entries or data sets the same name; choose different ones.")
@@ -151,19 +161,18 @@ class Results:
     source: Path
     cells: pd.DataFrame
     curves: Curves
-    pit: Floats  # counts at the last evaluation, [cells, bins]; zeros where there is none
-    traces: list[dict[str, Any]]  # trace at the last evaluation
+    pit: Counts  # at the last evaluation, [cells, bins]; zeros where there is none
+    doubtful: Mapping[int, dict[str, Any]]  # row of `cells` -> last trace, where the method says that its diagnostics failed
     runs: list[dict[str, Any]]
     left_out: list[str] = field(default_factory=list)
     stored: frozenset[tuple[str, str]] = frozenset()  # (dataset, scheme) of every cell, those that are left out included
     subset: Subset = field(default_factory=Subset)
 
-    def of_dataset(self, dataset: str) -> Results:
-        """The cells of one data set."""
-        rows = np.flatnonzero((self.cells["dataset"] == dataset).to_numpy())
-        traces = [self.traces[row] for row in rows]
+    def take(self, rows: npt.NDArray[np.int64]) -> Results:
+        """Some of the cells."""
         cells = self.cells.iloc[rows].reset_index(drop=True)
-        return dataclasses.replace(self, cells=cells, curves=self.curves.take(rows), pit=self.pit[rows], traces=traces)
+        doubtful = {place: self.doubtful[row] for place, row in enumerate(rows.tolist()) if row in self.doubtful}
+        return dataclasses.replace(self, cells=cells, curves=self.curves.take(rows), pit=self.pit[rows], doubtful=doubtful)
 
     @cached_property
     def entries(self) -> list[str]:
@@ -291,98 +300,55 @@ def load(path: Path, where: Mapping[str, str] | None = None, subset: Subset | No
     """Read a store; `where` fixes conditions, for example `{"budget": "20s"}`."""
     with Store.read(Path(path)) as store:
         runs = store.runs()
-        cells = store.cells(without=UNUSED)
+        cells = store.cells(without=UNUSED, categories=CATEGORIES)
         stored = frozenset(cells[["dataset", "scheme"]].drop_duplicates().itertuples(index=False, name=None))
         cells, left_out = select_conditions(cells, where or {}, own_budgets(runs))
         if subset is not None:
             cells = subset.of(cells)
-        curves, pit, traces = _read_curves(store, cells)
-    return Results(Path(path), cells, curves, pit, traces, runs, left_out, stored, subset or Subset())
+        curves, pit, doubtful = _read_curves(store, cells)
+    return Results(Path(path), cells, curves, pit, doubtful, runs, left_out, stored, subset or Subset())
 
 
-def own_budgets(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
-    """(entry, its own budget) -> the budget of the others, as the protocols of the runs stated it."""
-    protocols = [run["protocol"] for run in runs if run["protocol"].get("seconds") is not None]
-    return {
-        (entry, f"{seconds:g}s"): f"{protocol['seconds']:g}s"
-        for protocol in protocols
-        for entry, seconds in (protocol.get("budgets") or {}).items()
-    }
-
-
-def select_conditions(
-    cells: pd.DataFrame, where: Mapping[str, str], own: Mapping[tuple[str, str], str] | None = None
-) -> tuple[pd.DataFrame, list[str]]:
-    """Per data set the condition with the most cells (the latest among equals), and sentences on what is left out.
-
-    A budget that a protocol gave to one entry of its own (`own`) stands beside the budget of the others, with a note.
-    """
-    pairs = list(zip(cells["entry"], cells["budget"], strict=True))
-    apart = [pair in (own or {}) for pair in pairs]
-    told = [f"budget {budget}" if extra else "" for (_, budget), extra in zip(pairs, apart, strict=True)]
-    compared = [(own or {}).get(pair, pair[1]) for pair in pairs]
-    cells = cells.assign(own_budget=told, budget=compared, budget_text=cells["budget"])
-    for column, wanted in where.items():
-        present = sorted(cells[column].unique())
-        if wanted not in present:
-            raise UsageError(f"no cell has {column} {wanted!r}; the store has {', '.join(map(repr, present))}.")
-        cells = cells[cells[column] == wanted]
-    if cells.empty:
-        return cells.drop(columns="budget_text").reset_index(drop=True), []
-    groups = cells.groupby(["dataset", *CONDITION], sort=False)["started"].agg(["size", "max"]).reset_index()
-    groups = groups.sort_values(["size", "max"], kind="stable")
-    chosen = groups.drop_duplicates("dataset", keep="last")
-    dropped = groups.drop(chosen.index)
-    keys = ["dataset", *CONDITION]
-    selected = cells.merge(chosen[keys], on=keys).sort_values("own_budget", kind="stable")
-    selected = selected.drop_duplicates(["entry", *BLOCK], keep="last").assign(budget=lambda frame: frame["budget_text"])
-    return selected.drop(columns="budget_text").sort_values("id", ignore_index=True), _left_out(dropped)
-
-
-def _left_out(dropped: pd.DataFrame) -> list[str]:
-    sentences = []
-    for condition, rows in dropped.groupby(list(CONDITION), sort=True):
-        text = ", ".join(f"{name} {value}" for name, value in zip(CONDITION, condition, strict=True))
-        names = ", ".join(sorted(rows["dataset"]))
-        number = int(rows["size"].sum())
-        shown = "1 cell" if number == 1 else f"{number} cells"
-        sentences.append(f"{shown} with {text} (on {names}) {'is' if number == 1 else 'are'} not shown here.")
-    return sentences
-
-
-def _read_curves(store: Store, cells: pd.DataFrame) -> tuple[Curves, Floats, list[dict[str, Any]]]:
+def _read_curves(store: Store, cells: pd.DataFrame) -> tuple[Curves, Counts, dict[int, dict[str, Any]]]:
     """One pass over the evaluations, which the store hands out by cell id: the order of `cells`."""
-    position = {cell: index for index, cell in enumerate(cells["id"])}
+    ids = np.array(cells["id"].tolist(), dtype=bytes)
     metrics = store.metrics()
     column = {name: index for index, name in enumerate((*CURVE_COLUMNS, *metrics))}
     numbers = ("step", "train_seconds", "cpu_seconds", *(key for key in metrics if key != CALIBRATION))
-    pieces: list[Floats] = []
-    owners: list[npt.NDArray[np.int64]] = []
-    counts: Floats = np.zeros((len(cells), NUM_BINS))
-    traces: list[dict[str, Any]] = [{} for _ in range(len(cells))]
-    for rows in store.curve_chunks(10_000):
-        kept = [row for row in rows if row[0] in position]
-        if not kept:
+    # Filled in place: pieces that are joined at the end would be there twice. A driver may have added rows since.
+    data: Floats = np.empty((store.num_evaluations(), len(numbers) + 1))
+    lengths = np.zeros(len(cells), dtype=np.int64)
+    filled = 0
+    counts: Counts = np.zeros((len(cells), NUM_BINS), dtype=np.int32)
+    doubtful: dict[int, dict[str, Any]] = {}
+    for rows in store.curve_chunks(ROWS_AT_A_TIME):
+        wanted = np.array([row[0] for row in rows], dtype=bytes)
+        place = np.searchsorted(ids, wanted)
+        here = np.flatnonzero(np.append(ids, b"")[place] == wanted)
+        if not len(here):
             continue
-        owner = np.asarray([position[row[0]] for row in kept], dtype=np.int64)
-        pits = np.asarray(_parsed(row[column["pit"]] for row in kept), dtype=float)
+        owner, kept = place[here], [rows[row] for row in here]
+        pits = np.asarray(_parsed(row[column["pit"]] for row in kept), dtype=np.int32)
         if pits.shape[1] != counts.shape[1]:
-            counts = np.zeros((len(cells), pits.shape[1]))
+            counts = np.zeros((len(cells), pits.shape[1]), dtype=np.int32)
         piece = [[row[column[name]] for name in numbers] for row in kept]
-        pieces.append(np.column_stack([np.asarray(piece, dtype=float), calibration_error(pits)]))
-        owners.append(owner)
+        if (more := filled + len(kept) - len(data)) > 0:
+            data = np.concatenate([data, np.empty((more, data.shape[1]))])
+        data[filled : filled + len(kept), :-1] = piece
+        data[filled : filled + len(kept), -1] = calibration_error(pits)
+        filled += len(kept)
+        lengths += np.bincount(owner, minlength=len(cells))
         # The last evaluation of each cell in this piece; a later piece may still have a later one.
         last = np.flatnonzero(np.append(owner[1:] != owner[:-1], True))
         counts[owner[last]] = pits[last]
-        for place, trace in zip(owner[last].tolist(), _parsed(kept[row][column["trace"]] for row in last), strict=True):
-            traces[place] = trace
-    data = np.concatenate(pieces) if pieces else np.zeros((0, len(numbers) + 1))
-    owner = np.concatenate(owners) if owners else np.zeros(0, dtype=np.int64)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(cells)))]).astype(np.int64)
-    columns = dict(zip((*numbers, CALIBRATION), data.T, strict=True))
+        doubtful.pop(int(owner[0]), None)
+        told = {int(owner[row]): kept[row][column["trace"]] for row in last if DIAGNOSTICS_FAILED in kept[row][column["trace"]]}
+        doubtful |= {cell: trace for cell, trace in zip(told, _parsed(told.values()), strict=True) if trace.get(DIAGNOSTICS_FAILED)}
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    columns = dict(zip((*numbers, CALIBRATION), data[:filled].T, strict=True))
     steps, seconds, cpu_seconds = (columns.pop(name) for name in ("step", "train_seconds", "cpu_seconds"))
     curves = Curves(offsets, steps, seconds, cpu_seconds, columns)
-    return curves, counts, traces
+    return curves, counts, doubtful
 
 
 def _parsed(texts: Iterable[str]) -> list[Any]:

@@ -270,8 +270,10 @@ def two_level_bootstrap(values: pd.DataFrame, num_draws: int = 2000, seed: int =
     draw depend on its place alone, so that the browser repeats them after a filter changes.
     """
     codes, _ = pd.factorize(values.index.get_level_values("dataset"), sort=True)
-    weights = _bootstrap_weights(tuple(codes.tolist()), num_draws, seed)
-    means = weights @ values.to_numpy(dtype=float) / weights.sum(1, keepdims=True)
+    weights, numbers = _bootstrap_weights(tuple(codes.tolist()), num_draws, seed), values.to_numpy(dtype=float)
+    # Some draws at a time: as float64 all weights of a large store would be its largest array.
+    pieces = (piece.astype(float) for piece in np.array_split(weights, -(-weights.size // MOST_INDICES)))
+    means = np.concatenate([piece @ numbers / piece.sum(1, keepdims=True) for piece in pieces])
     return pd.DataFrame(means, columns=values.columns)
 
 
@@ -280,7 +282,7 @@ MOST_INDICES = 300_000
 
 
 @functools.lru_cache(maxsize=2)
-def _bootstrap_weights(codes_of_rows: tuple[int, ...], num_draws: int, seed: int) -> Floats:
+def _bootstrap_weights(codes_of_rows: tuple[int, ...], num_draws: int, seed: int) -> npt.NDArray[np.uint16]:
     """How often each draw has each row, [draws, rows]. Metrics share their blocks, so this is computed once for all."""
     codes = np.array(codes_of_rows)
     rows_of = [np.flatnonzero(codes == code) for code in range(codes.max() + 1)]
@@ -291,7 +293,7 @@ def _bootstrap_weights(codes_of_rows: tuple[int, ...], num_draws: int, seed: int
     return np.concatenate([_weights_of(draws, table, sizes, len(codes), seed) for draws in pieces])
 
 
-def _weights_of(draws: npt.NDArray[np.int64], table: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], num_rows: int, seed: int) -> Floats:
+def _weights_of(draws: npt.NDArray[np.int64], table: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], num_rows: int, seed: int) -> npt.NDArray[np.uint16]:
     """Weights of some draws; `table` [datasets, largest] has the rows of each data set."""
     num_sets, largest = table.shape
     start = (draws[:, None] * num_sets + np.arange(num_sets)) * (largest + 1)  # [draws, datasets]
@@ -301,7 +303,7 @@ def _weights_of(draws: npt.NDArray[np.int64], table: npt.NDArray[np.int64], size
     chosen = table[picked[..., None], within]  # [draws, datasets, largest]
     used = place < sizes[picked][..., None]
     cell = (np.arange(len(draws))[:, None, None] * num_rows + chosen)[used]
-    return np.bincount(cell, minlength=len(draws) * num_rows).reshape(len(draws), num_rows).astype(float)
+    return np.bincount(cell, minlength=len(draws) * num_rows).reshape(len(draws), num_rows).astype(np.uint16)
 
 
 def expanded_tail(num_datasets: int, confidence: float = 0.95) -> float:

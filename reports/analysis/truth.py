@@ -19,6 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 DISTANCES = ("w2", "kl", "mean", "sd", "energy")
 SCORES = ("ll", "crps")
+FIRST = "truth_w2"  # what every evaluation of a problem with a reference has
 NUM_RESAMPLES = 2000
 
 
@@ -37,13 +38,6 @@ class Correlation:
 
 def has_reference_prior(entry: str) -> bool:
     return "reference" in entry.partition("[")[2]
-
-
-def rows(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Evaluations of problems with a reference that have ended well or are on their way; empty without such problems."""
-    if "truth_w2" not in evaluations:
-        return evaluations.iloc[:0]
-    return evaluations[evaluations["truth_w2"].notna()]
 
 
 def table(finals: pd.DataFrame) -> pd.DataFrame:

@@ -42,7 +42,7 @@ def test_a_data_set_alone_has_the_curves_it_has_among_others(full_store: Path) -
     everything = results.load(full_store)
     whole = anytime.Anytime.per_dataset(everything, 12)
     for dataset in ("boston", "naval"):
-        part = everything.of_dataset(dataset)
+        part = everything.take(np.flatnonzero(everything.cells["dataset"] == dataset))
         assert list(part.cells["id"]) == list(everything.cells["id"][everything.cells["dataset"] == dataset])
         for entry in ("vip", "constant"):
             rows = whole.groups[dataset, entry]

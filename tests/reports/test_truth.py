@@ -61,11 +61,6 @@ def test_equal_scores_have_no_correlation_and_raise_no_warning() -> None:
     assert np.isnan(line.value)
 
 
-def test_stores_without_such_problems_have_no_rows() -> None:
-    assert truth.rows(pd.DataFrame({"ll": [1.0]})).empty
-    assert truth.rows(finals().assign(truth_w2=np.nan)).empty
-
-
 def test_the_page_has_a_table_a_figure_and_the_agreement() -> None:
     values = finals()
     page = content(truth.table(values), values)

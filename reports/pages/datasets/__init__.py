@@ -115,7 +115,7 @@ def hardest_rows(report: Report, dataset: str) -> list[list[str]]:
     blocks = overview.blocks[overview.main_metric]
     if dataset not in blocks.datasets:
         return []
-    values = ranking.impute(blocks.values, blocks.constant).loc[dataset].groupby(level="split").mean()
+    values = ranking.impute(blocks.values, blocks.constant).loc[dataset].groupby(level="split", observed=True).mean()
     sign = -1.0 if report.results.metrics[overview.main_metric].larger_is_better else 1.0
     excess = (sign * (values - values.mean())).median(axis=1).sort_values(ascending=False)
     worst = (sign * values).idxmax(axis=1)

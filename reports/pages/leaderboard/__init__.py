@@ -60,8 +60,8 @@ def summary(report: Report) -> str:
 def board_data(report: Report) -> dict[str, Any]:
     """Scores of all cells, entry by entry and block by block, as base64 of float32; and Python's own standings."""
     results, anytime = report.results, report.slider
-    cells = results.cells[results.finished]
     block = list(BLOCK)
+    cells = results.cells.loc[results.finished, ["entry", *block]]
     blocks = cells[block].drop_duplicates().sort_values(block, ignore_index=True)
     place = pd.MultiIndex.from_frame(blocks).get_indexer(pd.MultiIndex.from_frame(cells[block]))
     entry_of = pd.Index(results.entries).get_indexer(cells["entry"])
@@ -112,9 +112,9 @@ def costs(report: Report) -> list[dict[int, list[tuple[float, float]]]]:
     """Per entry and data set number, of the cells that finished well: sum and count of CPU seconds, CPU seconds of
     prediction and thousands of rows predicted, sum and count of memory."""
     results = report.results
-    cells = results.cells[results.finished & ~results.failed]
     names = ["cpu_seconds", "predict_cpu_seconds", "predict_rows", "peak_memory_mb"]
-    grouped = cells[names].astype(float).groupby([cells["entry"], cells["dataset"]])
+    cells = results.cells.loc[results.finished & ~results.failed, ["entry", "dataset", *names]]
+    grouped = cells[names].astype(float).groupby([cells["entry"], cells["dataset"]], observed=True)
     found: list[dict[int, list[tuple[float, float]]]] = [{} for _ in results.entries]
     for (entry, dataset), row in grouped.sum().join(grouped.size().rename("cells")).iterrows():
         numbers = [(row["cpu_seconds"], row["cells"]), (row["predict_cpu_seconds"], row["predict_rows"] / 1000),

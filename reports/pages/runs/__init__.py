@@ -44,7 +44,7 @@ def run_page(report: Report) -> dict[str, Any]:
 
 def cost_rows(overview: Overview) -> list[list[str]]:
     cells = overview.results.cells
-    contended = cells["contended"].fillna(0).astype(int).groupby(cells["entry"]).sum()
+    contended = cells["contended"].fillna(0).astype(int).groupby(cells["entry"], observed=True).sum()
     names = ("train_seconds", "cpu_seconds", "predict_seconds_per_1000_rows", "peak_memory_mb")
     return [
         [entry_name(str(entry), row), str(row["cells"]), *(number(float(row[name]), 3) for name in names),
@@ -55,9 +55,11 @@ def cost_rows(overview: Overview) -> list[list[str]]:
 
 def condition_rows(cells: pd.DataFrame) -> list[list[str]]:
     rows = []
-    for dataset, part in cells.groupby("dataset", sort=True):
-        fixed = [", ".join(sorted(part[name].unique())) for name in ("scheme", "budget", "clock", "device")]
-        sizes = [part[name].dropna().max() for name in ("num_train", "num_test", "num_inputs")]
+    conditions, counts = ["scheme", "budget", "clock", "device"], ["num_train", "num_test", "num_inputs"]
+    needed = cells[["dataset", "split", *conditions, *counts]]
+    for dataset, part in needed.groupby("dataset", sort=True, observed=True):
+        fixed = [", ".join(sorted(part[name].unique())) for name in conditions]
+        sizes = [part[name].dropna().max() for name in counts]
         texts = ["–" if pd.isna(size) else f"{int(size):,}".replace(",", "\u202f") for size in sizes]
         rows.append([str(dataset), str(part["split"].nunique()), *fixed, *texts])
     return rows

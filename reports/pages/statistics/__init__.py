@@ -153,7 +153,7 @@ def detectable_rows(table: pd.DataFrame) -> list[list[str]]:
     """Per data set: splits, and the smallest true difference that they would find, median over the pairs of entries."""
     if table.empty:
         return []
-    grouped = table.groupby("dataset")
+    grouped = table.groupby("dataset", observed=True)
     rows = zip(grouped["splits"].max().items(), grouped["detectable"].median(), strict=True)
     return [[str(dataset), str(splits), number(float(value), 3)] for (dataset, splits), value in list(rows)[:MOST_ROWS]]
 

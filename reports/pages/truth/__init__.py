@@ -20,13 +20,13 @@ LABELS = {"w2": "W2", "kl": "KL", "mean": "mean", "sd": "sd", "energy": "energy"
 
 
 def sheets(report: Report) -> Sheets:
-    with Store.read(report.store_path) as store:
-        every = truth.rows(store.evaluations())
-        finals = truth.rows(store.evaluations(only_final=True))
-    finals = finals[finals["entry"].isin(report.results.entries)]
-    if finals.empty:
+    if truth.FIRST not in report.results.curves.values:
         return {}
-    return {"truth.html": content(truth.table(finals), every[every["entry"].isin(report.results.entries)])}
+    with Store.read(report.store_path) as store:
+        every = store.evaluations(having=truth.FIRST)
+    every = every[every["entry"].isin(report.results.entries)]
+    finals = every[every["final"] == 1]
+    return {} if finals.empty else {"truth.html": content(truth.table(finals), every)}
 
 
 def content(means: pd.DataFrame, curves: pd.DataFrame) -> dict[str, Any]:

@@ -72,6 +72,7 @@ def report(arguments: argparse.Namespace) -> int:
     out = arguments.out or store.parent / f"{store.stem}-report"
     from fsibench.reports import site
 
+    _give_back_memory()
     try:
         if arguments.watch:
             _watch(lambda refresh: site.build(store, out, where, (), _subset(arguments), refresh), store)
@@ -80,6 +81,13 @@ def report(arguments: argparse.Namespace) -> int:
         raise UsageError(f"the report cannot be written to {out}: {error.strerror or error}.") from None
     print(f"report: {index}")
     return 0
+
+
+def _give_back_memory() -> None:
+    """Texts of a data frame are Arrow's, whose own allocator keeps what is freed: tens of megabytes for a large store."""
+    import pyarrow
+
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
 
 
 def line_after_run(store: Path, seconds: float, wanted: bool | None) -> str:

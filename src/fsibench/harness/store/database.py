@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = Path("results/fsibench.sqlite")
 COMMIT_EVERY = 0.2
-ROWS_AT_A_TIME = 10_000
 # What the end of a cell may set. The names come from a cell's process, so nothing else is let in.
 MEASURED = (
     *("train_seconds", "wall_seconds", "cpu_seconds", "total_seconds", "setup_seconds", "setup_cpu_seconds"),
@@ -216,45 +215,51 @@ class Store:
         known = dict(self._connection.execute("SELECT id, status FROM cells"))
         return {cell: known[cell] for cell in cells if cell in known}
 
-    def _frame(self, query: str) -> pd.DataFrame:
-        import pandas as pd
+    def _frame(self, query: str, categories: Collection[str] = ()) -> pd.DataFrame:
+        from fsibench.harness.store import frames
 
-        cursor = self._connection.execute(query)
-        names = [column[0] for column in cursor.description]
-        columns: list[list[Any]] = [[] for _ in names]
-        texts: list[dict[Any, Any]] = [{} for _ in names]  # most texts repeat from row to row: one object for all of them
-        while rows := cursor.fetchmany(ROWS_AT_A_TIME):
-            for column, known_texts, values in zip(columns, texts, zip(*rows, strict=True), strict=True):
-                repeats = isinstance(values[0], str) and len(known_texts) < ROWS_AT_A_TIME
-                column.extend(map(known_texts.setdefault, values, values) if repeats else values)
-        return pd.DataFrame(dict(zip(names, columns, strict=True)), columns=names)
+        return frames.read(self._connection.execute(query), categories)
 
     def kept(self) -> dict[str, Kept]:
         """What each cell that ended well was told to keep beside its scores."""
         rows = self._connection.execute("SELECT id, keep, num_inputs FROM cells WHERE status = 'ok'")
         return {cell: Kept(frozenset((keep or "").split(",")), num_inputs) for cell, keep, num_inputs in rows}
 
-    def cells(self, without: Collection[str] = ()) -> pd.DataFrame:
-        """One row per cell, the latest where coordinates repeat; `without` names columns that are not needed."""
-        names = [row[1] for row in self._connection.execute("PRAGMA table_info(cells)") if row[1] not in without]
-        frame = self._frame(f"SELECT {', '.join(names)} FROM cells ORDER BY started, id")
-        return frame.drop_duplicates(list(COORDINATES), keep="last", ignore_index=True)
+    def cells(self, without: Collection[str] = (), categories: Collection[str] = ()) -> pd.DataFrame:
+        """One row per cell, the latest where coordinates repeat.
 
-    def evaluations(self, only_final: bool = False) -> pd.DataFrame:
-        """One row per evaluation with the cell's coordinates (`EXPORT_COLUMNS`, then metrics); a cell without any has none."""
+        `without` names columns that are not needed, `categories` those of few texts, to be read as categories.
+        """
+        names = [row[1] for row in self._connection.execute("PRAGMA table_info(cells)") if row[1] not in without]
+        frame = self._frame(f"SELECT {', '.join(names)} FROM cells ORDER BY started, id", categories)
+        replaced = frame.duplicated(list(COORDINATES), keep="last")
+        return frame[~replaced].reset_index(drop=True) if replaced.any() else frame
+
+    def evaluations(self, only_final: bool = False, having: str | None = None) -> pd.DataFrame:
+        """One row per evaluation with the cell's coordinates (`EXPORT_COLUMNS`, then metrics); a cell without any has none.
+
+        `having`: only those with a value of this metric.
+        """
+        metrics = self.metrics()  # read before the rows, because a driver may add columns in between
+        conditions = ["e.final"] if only_final else ["1"]
+        if having is not None:
+            conditions.append(f"e.{having} IS NOT NULL" if having in metrics else "0")
         query = (
             "SELECT e.*, c.entry, c.method, c.note, c.dataset, c.scheme, c.split, c.seed, c.budget, c.clock, c.device,"
             " c.status, c.message, c.num_train, c.num_test, c.num_inputs, c.peak_memory_mb, c.contended, c.started,"
             " 1000.0 * c.predict_cpu_seconds / c.predict_rows AS predict_seconds_per_1000_rows,"
             " c.paused_cpu_seconds, c.flags"
-            f" FROM evaluations e JOIN cells c ON c.id = e.cell {'WHERE e.final' if only_final else ''}"
+            f" FROM evaluations e JOIN cells c ON c.id = e.cell WHERE {' AND '.join(conditions)}"
             " ORDER BY c.started, c.id, e.step"
         )
-        metrics = self.metrics()  # read before the rows, because a driver may add columns in between
         frame = self._frame(query)
         latest = frame.drop_duplicates([*COORDINATES], keep="last")["cell"]
         frame = frame[frame["cell"].isin(latest)]
         return frame.loc[:, [*EXPORT_COLUMNS, *metrics]].reset_index(drop=True)
+
+    def num_evaluations(self) -> int:
+        """How many there are now; a driver may add others at any time."""
+        return int(self._connection.execute("SELECT count(*) FROM evaluations").fetchone()[0])
 
     def curve_chunks(self, size: int = 50_000) -> Iterator[list[tuple[Any, ...]]]:
         """Every evaluation as a row of `CURVE_COLUMNS` and metrics, by cell and step, in pieces that fit into memory."""
