@@ -146,7 +146,7 @@ class MeanFieldNetwork:
         return local_draws(x, self.means, self.log_variances, self.biases, self.widths, num_draws, generator)
 
     def kl(self, generator: torch.Generator) -> Tensor:
-        """KL(q ‖ p): closed form for the Gaussian prior, one-draw estimate of E_q log p for the scale mixture."""
+        """KL(q ‖ p): closed form for the Gaussian prior, E_q log p estimated from the draws for the scale mixture."""
         if self.options.prior == "gaussian":
             return diagonal_gaussian_kl(self.means, self.log_variances, 0.0, self.log_prior)
         weights = self.draw_weights(self.options.num_draws, generator)  # [S, P]

@@ -41,7 +41,7 @@ from fsibench.blocks.functional_network import FunctionalNetwork, process_prior
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.priors import GaussianProcessPrior, Prior, make_prior, prior_class
 from fsibench.blocks.stein import spectral_score, whitened_score
-from fsibench.blocks.training import Optimiser, Schedule, require_at_least, warm_up
+from fsibench.blocks.training import Optimiser, Schedule, late_kl, require_at_least, warm_up
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.errors import UsageError
 
@@ -113,6 +113,9 @@ class FBNN(Method):
             raise UsageError(f"prior_scale multiplies standard deviations, it must be above 0, got {self.prior_scale}.")
         if self.prior_scale is not None and self.prior_log_scale is not None:
             raise UsageError("prior_scale and prior_log_scale both set the scales of the prior's weights: give one.")
+
+    def departure(self) -> str:
+        return late_kl(self.warm_up)
 
     def published_column(self) -> str:
         return self.reproduces if self.prior == "bnn" else ""

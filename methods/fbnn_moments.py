@@ -111,7 +111,8 @@ class MomentNetwork(FunctionalNetwork):
         if isinstance(self.prior, GaussianProcessPrior):
             L = self.prior.process.factor(points, self.options.injected_noise**2)
             return torch.zeros_like(L[0]), L
-        shared = isinstance(self.prior, BNNPrior) and self.prior.widths == self.q.widths
+        prior = self.prior
+        shared = isinstance(prior, BNNPrior) and prior.widths == self.q.widths and prior.bias_log_scales is None
         if not shared:
             noise = self.prior.draw_noise(4 * self.options.num_draws, generator)
         mean, features = self.prior.moments(points, noise)

@@ -3,7 +3,7 @@
     f ~ GP(0, s² exp(−½ Σ_d (x_d − x'_d)²/ℓ_d²)),   y = f(x) + N(0, σ²)
 
 Rasmussen and Williams (2006), equations 2.25 and 2.26 -> `GPPosterior`, 5.8 and 5.9 -> `blocks.kernels`. The evidence
-has several maxima, so L-BFGS starts from several points; every iteration yields the best process seen so far, and
+has several maxima, so BFGS starts from several points; every iteration yields the best process seen so far, and
 the fit ends when the last start has converged. Cubic in N: meant for at most 3,000 rows. Everything in float64.
 """
 
@@ -35,13 +35,13 @@ class GPPosterior:
     log_evidence: float
 
     @cached_property
-    def _factor_and_weights(self) -> tuple[Tensor, Tensor]:
+    def factor_and_weights(self) -> tuple[Tensor, Tensor]:
         L = self.process.factor(self.train.x, self.process.noise)
         return L, torch.cholesky_solve(self.train.y.double()[:, None], L)[:, 0]
 
     def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean [N] and L⁻¹K(train, x) [N_train, N], from which covariances follow."""
-        L, weights = self._factor_and_weights
+        L, weights = self.factor_and_weights
         Kfx = self.process.covariance(self.train.x, x)
         return Kfx.T @ weights, torch.linalg.solve_triangular(L, Kfx, upper=False)
 
@@ -87,4 +87,5 @@ class GP(Method):
                     best = GPPosterior(process, train, -loss)
                 if best is None:
                     raise Diverged("the evidence of the Gaussian process is not finite")
+                _ = best.factor_and_weights  # what predictions need of the training rows, on the clock
                 yield best

@@ -90,7 +90,7 @@ class HMC(Method):
         "max_leapfrog": (128, 256, 512),
     }
 
-    prior: Literal["bnn", "reference"] = "bnn"  # `reference`: that of the reference posteriors, whatever the options below say
+    prior: Literal["bnn", "reference"] = "bnn"  # `reference`: that of the reference posteriors, whatever network the options below name
     hierarchical: bool = False  # scales per layer and per input are sampled with the weights
     fit_prior: bool = False  # means and scales of all weights by evidence, before sampling; needs hierarchical=false
     hidden_units: int = 50

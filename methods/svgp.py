@@ -25,6 +25,9 @@ from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.errors import UsageError
 from fsibench.predictive import Predictive
 
+# Added to the covariance of inducing values, which gpytorch factorises in double precision.
+JITTER = 1e-6
+
 
 @dataclass(frozen=True)
 class SVGP(Method):
@@ -81,19 +84,16 @@ class SparseProcess:
         self.likelihood.noise = options.initial_noise
         self.bound = gpytorch.mlls.VariationalELBO(self.likelihood, self.process, num_data=len(train))
         self.parameters: list[Tensor] = [*self.process.parameters(), *self.likelihood.parameters()]
-        self.jitter = gpytorch.settings.cholesky_jitter(float_value=1e-4, double_value=1e-8)
 
     def loss(self, batch: Data) -> Tensor:
         """Negative evidence bound per row."""
         self.process.train()
-        with self.jitter:
-            bound: Tensor = self.bound(self.process(batch.x), batch.y)
+        bound: Tensor = self.bound(self.process(batch.x), batch.y)
         return -bound
 
     def latent(self, x: Tensor) -> Any:
         self.process.eval()
-        with self.jitter:
-            return self.process(x)
+        return self.process(x)
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
@@ -133,7 +133,10 @@ def approximate_process(gpytorch: Any, inducing: Tensor, distances: Tensor) -> A
     class Process(gpytorch.models.ApproximateGP):  # type: ignore[misc]
         def __init__(self) -> None:
             q = gpytorch.variational.CholeskyVariationalDistribution(len(inducing))
-            strategy = gpytorch.variational.VariationalStrategy(self, inducing, q, learn_inducing_locations=True)
+            # gpytorch adds its jitter, 1e-4 in single precision, to the variance of f as well: more than small noise.
+            strategy = gpytorch.variational.VariationalStrategy(
+                self, inducing, q, learn_inducing_locations=True, jitter_val=JITTER
+            )
             super().__init__(strategy)
             # q(u) starts at the prior; letting gpytorch do it at the first call would use the global random stream.
             strategy.variational_params_initialized.fill_(1)

@@ -23,8 +23,8 @@ turns its sign: what runs, and what the published numbers come from, rewards a p
 - `none`: the SIP paper's choice for synthetic and large data.
 
 σ² and ψ of the predictions, and how many of the 1,000 steps are made, are chosen on a fifth of the training rows, by a first
-fit to the others; the fit that is yielded then uses all rows. The script has the same two stages and grids for σ and ψ; to
-choose the number of steps as well is ours. Predictions come from the exact posterior of a given θ, with ψ as a white
+fit to the others; the fit that is yielded then uses all rows. The script has the same two stages and grid for ψ, and three
+values of σ where we have 17; to choose the number of steps as well is ours. Predictions come from the exact posterior of a given θ, with ψ as a white
 nugget κ = ψ/(S − 1) in the prior (inverse-Wishart smoothing of the covariance), or from q(a) (`prediction=q`).
 The coefficients of predictions are renewed inside pulls (`blocks.training.Refresh`): `predict` sees no training row.
 
@@ -110,7 +110,7 @@ class VIP(Method):
 
     prior: str = "bnn"  # any name of `blocks.priors`; `ns_concat` is the paper's neural sampler
     hidden_units: int = 30
-    initialisation: Literal["scaled", "released"] = "scaled"  # of a Bayesian network: 1/√fan_in, or 0.01 throughout
+    initialisation: Literal["scaled", "released"] = "scaled"  # of a Bayesian network: 1/√fan_in, or 0.01 (biases 0.1)
     num_draws: int = 20  # S
     alpha: float = 0.5  # 0 is the evidence lower bound
     objective: Literal["correct", "released"] = "correct"

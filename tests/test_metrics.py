@@ -87,9 +87,9 @@ def test_parts_of_the_crps_add_up_to_the_crps() -> None:
     predictive, y = gaussian(800, scale=0.6)
     parts = scoring.crps_parts(predictive, y)
     crps = properscoring.crps_gaussian(y.numpy(), predictive.loc[0].numpy(), 0.6).mean()
-    assert parts.miscalibration - parts.discrimination + parts.uncertainty == pytest.approx(crps, rel=0.01)
+    assert parts.miscalibration - parts.discrimination + parts.uncertainty == pytest.approx(crps, rel=1e-9)
     spread = 0.5 * np.abs(y.numpy()[:, None] - y.numpy()[None]).mean()
-    assert parts.uncertainty == pytest.approx(spread, rel=0.01)
+    assert parts.uncertainty == pytest.approx(spread, rel=1e-9)
 
 
 def test_only_a_miscalibrated_forecast_has_much_miscalibration() -> None:

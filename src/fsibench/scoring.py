@@ -122,15 +122,27 @@ def crps_parts(predictive: Predictive, y: Tensor) -> CrpsParts:
     CRPS = ∫ BS_z dz with BS_z the Brier score of F(z) as a forecast of 1{y ≤ z}. At every threshold z, isotonic
     regression of the outcomes on F(z) gives the recalibrated forecast; miscalibration is what it gains, discrimination
     what it gains over the constant forecast, and uncertainty is the score of that constant.
+
+    Only discrimination is integrated numerically. Uncertainty is ½ mean|yᵢ − yⱼ|, whatever the forecast, and
+    miscalibration is what makes the parts sum to the CRPS.
     """
     thresholds, weights = _thresholds(predictive, y)
     forecast = predictive.cdf_at(thresholds).double()  # [Z, N]
     outcome = (y <= thresholds[:, None]).double()
-    original = (forecast - outcome).square_().mean(1)
     rate = outcome.mean(1)
-    constant = rate * (1.0 - rate)
-    best = _recalibrated_score(forecast, outcome)
-    return CrpsParts(*(float(weights @ part) for part in (original - best, constant - best, constant)))
+    discrimination = float(weights @ (rate * (1.0 - rate) - _recalibrated_score(forecast, outcome)))
+    uncertainty = _half_mean_difference(y)
+    crps = float(predictive.crps(y).double().mean())
+    return CrpsParts(crps - uncertainty + discrimination, discrimination, uncertainty)
+
+
+def _half_mean_difference(y: Tensor) -> float:
+    """½ mean|yᵢ − yⱼ| over all pairs, by sorting: the CRPS of the targets' own distribution."""
+    import torch
+
+    N = len(y)
+    ranks = torch.arange(1, N + 1, dtype=torch.float64)
+    return float(((2.0 * ranks - N - 1.0) @ y.double().sort().values) / N**2)
 
 
 def _thresholds(predictive: Predictive, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from fsibench.blocks.functional_network import process_prior
 from fsibench.blocks.gaussian import factor, gaussian_kl
 from fsibench.blocks.kernels import GaussianProcess, rbf
 from fsibench.blocks.priors import GaussianProcessPrior
+from fsibench.blocks.priors.reference import ReferencePrior
 from fsibench.checks import problems
 from fsibench.contract import Budget, Data, Meter
 from fsibench.errors import UsageError
@@ -184,6 +186,20 @@ def test_the_noise_stays_above_its_floor() -> None:
 def test_training_ends_after_its_epochs() -> None:
     pulls = list(Meter(steps=100).pulls(FBNN(max_epochs=3, batch_size=10), wave(25), torch.Generator()))
     assert len(pulls) == 9
+
+
+def test_a_late_kl_is_a_departure_from_the_objective() -> None:
+    assert not FBNN().departure()
+    assert "cold posterior" in FBNN(warm_up=0.9).departure()
+
+
+@pytest.mark.parametrize("inputs", [1, 5])
+def test_a_fixed_prior_is_not_fitted(inputs: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, inputs, generator=generator)
+    prior = process_prior("reference", x, 3.0 * x.sum(1), generator, (20,), None, lambda: False)
+    assert isinstance(prior, ReferencePrior)
+    torch.testing.assert_close(prior.log_scales, ReferencePrior(inputs, generator).log_scales)
 
 
 def test_only_the_network_prior_answers_for_the_published_column() -> None:

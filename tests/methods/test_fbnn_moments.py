@@ -12,7 +12,7 @@ from fsibench.blocks.kernels import rbf
 from fsibench.blocks.networks import sampled_hidden
 from fsibench.blocks.priors import BNNPrior, GaussianProcessPrior
 from fsibench.checks import problems
-from fsibench.contract import Data
+from fsibench.contract import Data, Meter
 from fsibench.methods.fbnn_moments import FBNNMoments, MomentNetwork
 
 
@@ -67,6 +67,13 @@ def test_it_learns_a_wave(prior: str) -> None:
     reached = posterior.predict(test.x, torch.Generator().manual_seed(0)).log_prob(test.y).mean().item()
     constant = torch.distributions.Normal(train.y.mean(), train.y.std()).log_prob(test.y).mean().item()
     assert reached > constant + 0.4
+
+
+def test_a_prior_with_random_biases_shares_no_networks_with_q() -> None:
+    method = FBNNMoments(prior="reference", hidden_units=20, hidden_layers=1, num_draws=5)
+    train = Data(torch.randn(30, 2, generator=torch.Generator().manual_seed(0)), torch.linspace(-1.0, 1.0, 30))
+    *_, posterior = Meter(steps=2).pulls(method, train, torch.Generator().manual_seed(1))
+    assert math.isfinite(float(posterior.trace()["loss"]))
 
 
 def test_it_says_that_it_is_a_variant() -> None:

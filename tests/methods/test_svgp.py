@@ -32,6 +32,15 @@ def test_with_many_inducing_inputs_it_predicts_like_the_exact_process() -> None:
     assert scores[0] == pytest.approx(scores[1], abs=0.08)
 
 
+def test_a_process_without_noise_is_sure_at_its_inducing_inputs() -> None:
+    x = torch.linspace(-2.0, 2.0, 12)[:, None]
+    model = module.SparseProcess(module.SVGP(num_inducing=12), module.load_gpytorch(), Data(x, x[:, 0]), torch.Generator().manual_seed(0))
+    strategy = model.process.variational_strategy
+    with torch.no_grad():
+        strategy._variational_distribution.chol_variational_covar.zero_()
+        assert float(model.latent(strategy.inducing_points).variance.max()) < 2e-5
+
+
 def test_draws_have_the_moments_of_the_predictive_without_noise() -> None:
     sparse = problems.fit(module.SVGP(num_inducing=20, learning_rate=0.05), wave(40), 100)
     assert isinstance(sparse, module.SparseProcess)

@@ -31,10 +31,10 @@ def process_prior(
     """The prior p that a posterior process is compared with; no gradient reaches it later.
 
     Of a Bayesian network the one factor on all scales is `scale`, or the one of highest evidence; a Gaussian process is
-    fitted by type-II maximum likelihood; other priors stay as they start.
+    fitted by type-II maximum likelihood; other priors, and networks with nothing to learn, stay as they start.
     """
     prior = make_prior(name, x, generator, hidden=hidden, mean_scale=0.0, log_scale=None, bias_scale=BIAS_SCALE)
-    if not isinstance(prior, BNNPrior):
+    if not isinstance(prior, BNNPrior) or not prior.parameters:  # the latter: a fixed prior
         if name == "gp":
             prior.fit_evidence(x, y, generator, max_steps=0, stop=stop)
     elif scale is None:

@@ -6,8 +6,8 @@ belongs to its nearest node c, and a Taylor series in its distance δ from it (|
     F⁽ᵐ⁾(t) = Σ_c Σ_k M_k(c) Φ⁽ᵏ⁺ᵐ⁾((t − c)/σ),    M_k(c) = Σ_{s near c} wₛ (−δₛ/σ)ᵏ / k!
 
 with derivatives in units of σ. Components are visited once, to sum up M; F at all nodes is then a convolution with
-a kernel of 29 nodes. Between nodes F is the Taylor series about the nearest one. With nine terms each way the error
-of F is below 1e-9. The cost per point is O(S + nodes) where direct sums cost O(S · nodes).
+a kernel of 29 nodes. Between nodes F is the Taylor series about the nearest one. With seven and eight terms the
+error of F is below 1e-8. The cost per point is O(S + nodes) where direct sums cost O(S · nodes).
 """
 
 from __future__ import annotations
