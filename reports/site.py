@@ -5,20 +5,16 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import jinja2
-from jinja2.utils import htmlsafe_json_dumps
-from markupsafe import Markup
 
 from fsibench.errors import UsageError
 from fsibench.reports import figures, markdown, tables
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.analysis.results import Subset
 from fsibench.reports.pages import Page, Sheets, fault_text, own_pages, plugin_pages
+from fsibench.reports.templates import page_template, shared
 
 logger = logging.getLogger(__name__)
 
@@ -100,11 +96,11 @@ def _render(
 ) -> dict[str, str]:
     """Write every page under its `_fresh` name; returns the plugins whose templates failed, whose pages are not there."""
     frame = {**_frame(report, made), "refresh": refresh, "broken": dict(broken)}
-    tables_only, charts = ([_shared(name) for name in names] for names in (TABLE_SCRIPTS, CHART_SCRIPTS))
+    tables_only, charts = ([shared(name) for name in names] for names in (TABLE_SCRIPTS, CHART_SCRIPTS))
     faults: dict[str, str] = {}
     for item in made:
         try:
-            template, scripts = _template(item.page), item.page.scripts()
+            template, scripts = page_template(item.page.template_text()), item.page.scripts()
             for file, content in item.sheets.items():
                 shared = [*tables_only, *(charts if content.get("data") else ())]
                 text = template.generate(**frame, this_file=file, shared_scripts=shared, scripts=scripts, **content)
@@ -126,29 +122,5 @@ def _frame(report: Report, made: Sequence[Made]) -> dict[str, Any]:
         "navigation": [(next(iter(item.sheets)), item.page.title) for item in made if item.sheets],
         "version": importlib.metadata.version("fsibench"),
         "source": report.store_path.name,
-        "style": _shared("style.css"),
+        "style": shared("style.css"),
     }
-
-
-def _template(page: Page) -> jinja2.Template:
-    texts = {"base": _shared("base.html.j2"), "page": page.template_text()}
-    environment = jinja2.Environment(
-        loader=jinja2.DictLoader(texts), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    environment.filters["json_pieces"] = json_pieces
-    return environment.get_template("page")
-
-
-def json_pieces(value: Any) -> Iterator[Markup]:
-    """What the filter `tojson` gives, key by key: the text of a large page is never in memory as a whole."""
-    if not isinstance(value, dict) or not value or not all(isinstance(key, str) for key in value):
-        yield htmlsafe_json_dumps(value, sort_keys=True)
-        return
-    for number, key in enumerate(sorted(value)):
-        yield Markup(", " if number else "{") + htmlsafe_json_dumps(key) + Markup(": ")
-        yield from json_pieces(value[key])
-    yield Markup("}")
-
-
-def _shared(name: str) -> str:
-    return (resources.files("fsibench.reports.pages") / "shared" / name).read_text(encoding="utf-8")

@@ -8,10 +8,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from fsibench.history.record import FOLDER, CommitRecord
 from fsibench.history.trends import Point, Trend
+from fsibench.reports.templates import page_template, shared
 
 SHARED_SCRIPTS = ("tools.js", "tables.js", "charts.js")
 
@@ -20,15 +19,11 @@ def write(records: Sequence[CommitRecord], trends: Sequence[Trend], out_dir: Pat
     """Write the page below `out_dir`; `asv_site` is the address of asv's own pages, if they were made."""
     folder = out_dir / "history"
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"base": _shared("base.html.j2"), "page": _own("page.html.j2")}
-    environment = jinja2.Environment(
-        loader=jinja2.DictLoader(texts), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
     changed = [(trend, point) for trend in trends for point in trend.points]
-    text = environment.get_template("page").render(
+    text = page_template(_own("page.html.j2")).render(
         title="fsibench", page_title="Performance history", navigation=[("index.html", "Performance history")],
         this_file="index.html", version=importlib.metadata.version("fsibench"), source=FOLDER.as_posix(), refresh=None,
-        style=_shared("style.css"), shared_scripts=[_shared(name) for name in SHARED_SCRIPTS], scripts=[_own("page.js")],
+        style=shared("style.css"), shared_scripts=[shared(name) for name in SHARED_SCRIPTS], scripts=[_own("page.js")],
         num_commits=len(records), num_series=len(trends), first=records[0], last=records[-1], asv_site=asv_site,
         rows=[_row(trend, point) for trend, point in changed], data=page_data(records, trends),
     )  # fmt: skip
@@ -87,10 +82,6 @@ def _row(trend: Trend, point: Point) -> dict[str, str]:
         "votes": ", ".join(point.votes),
         "accepted": point.accepted,
     }
-
-
-def _shared(name: str) -> str:
-    return (resources.files("fsibench.reports.pages") / "shared" / name).read_text(encoding="utf-8")
 
 
 def _own(name: str) -> str:

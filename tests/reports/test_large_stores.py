@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from fsibench.harness.store import Store, frames
-from fsibench.reports import site
+from fsibench.reports import templates
 from fsibench.reports.analysis import results, truth
 
 COPIES = 60
@@ -101,9 +101,9 @@ def test_an_empty_query_has_its_columns() -> None:
 
 def test_data_in_pieces_are_the_json_of_the_usual_filter() -> None:
     data = {"b": {"x": "</script>", "a": [1, None, {"y": 2}], "empty": {}}, "a": {1: "one", 0: "zero"}, "ä": "it's & more"}
-    pieces = list(site.json_pieces(data))
+    pieces = list(templates.json_pieces(data))
     environment = jinja2.Environment(autoescape=True)
     assert "".join(pieces) == environment.from_string("{{ data | tojson }}").render(data=data)
     assert json.loads("".join(pieces))["b"]["a"] == [1, None, {"y": 2}]
     assert max(map(len, pieces)) < len("".join(pieces)) / 2
-    assert "".join(site.json_pieces({})) == "{}"
+    assert "".join(templates.json_pieces({})) == "{}"
