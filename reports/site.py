@@ -14,7 +14,7 @@ from fsibench.reports import figures, markdown, tables
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.analysis.results import Subset
 from fsibench.reports.pages import Page, Sheets, fault_text, own_pages, plugin_pages
-from fsibench.reports.templates import page_template, shared
+from fsibench.reports.templates import page_template, shared_file
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def _render(
 ) -> dict[str, str]:
     """Write every page under its `_fresh` name; returns the plugins whose templates failed, whose pages are not there."""
     frame = {**_frame(report, made), "refresh": refresh, "broken": dict(broken)}
-    tables_only, charts = ([shared(name) for name in names] for names in (TABLE_SCRIPTS, CHART_SCRIPTS))
+    tables_only, charts = ([shared_file(name) for name in names] for names in (TABLE_SCRIPTS, CHART_SCRIPTS))
     faults: dict[str, str] = {}
     for item in made:
         try:
@@ -122,5 +122,5 @@ def _frame(report: Report, made: Sequence[Made]) -> dict[str, Any]:
         "navigation": [(next(iter(item.sheets)), item.page.title) for item in made if item.sheets],
         "version": importlib.metadata.version("fsibench"),
         "source": report.store_path.name,
-        "style": shared("style.css"),
+        "style": shared_file("style.css"),
     }

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 def page_template(text: str) -> jinja2.Template:
     """A page within the frame of all pages."""
-    loader = jinja2.DictLoader({"base": shared("base.html.j2"), "page": text})
+    loader = jinja2.DictLoader({"base": shared_file("base.html.j2"), "page": text})
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
@@ -32,6 +32,6 @@ def json_pieces(value: Any) -> Iterator[Markup]:
     yield Markup("}")
 
 
-def shared(name: str) -> str:
+def shared_file(name: str) -> str:
     """A file that all pages use: frame, style, scripts."""
     return (resources.files("fsibench.reports.pages") / "shared" / name).read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Any
 
 from fsibench.history.record import FOLDER, CommitRecord
 from fsibench.history.trends import Point, Trend
-from fsibench.reports.templates import page_template, shared
+from fsibench.reports.templates import page_template, shared_file
 
 SHARED_SCRIPTS = ("tools.js", "tables.js", "charts.js")
 
@@ -23,7 +23,7 @@ def write(records: Sequence[CommitRecord], trends: Sequence[Trend], out_dir: Pat
     text = page_template(_own("page.html.j2")).render(
         title="fsibench", page_title="Performance history", navigation=[("index.html", "Performance history")],
         this_file="index.html", version=importlib.metadata.version("fsibench"), source=FOLDER.as_posix(), refresh=None,
-        style=shared("style.css"), shared_scripts=[shared(name) for name in SHARED_SCRIPTS], scripts=[_own("page.js")],
+        style=shared_file("style.css"), shared_scripts=[shared_file(name) for name in SHARED_SCRIPTS], scripts=[_own("page.js")],
         num_commits=len(records), num_series=len(trends), first=records[0], last=records[-1], asv_site=asv_site,
         rows=[_row(trend, point) for trend, point in changed], data=page_data(records, trends),
     )  # fmt: skip

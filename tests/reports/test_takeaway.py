@@ -167,7 +167,7 @@ def test_the_address_keeps_sorting_and_what_is_unfolded(open_page: Open) -> None
     assert other.locator("table[data-name=hardest-points] tbody").inner_text() == sorted_points
     pairs = open_page("pairs")
     pairs.locator("#by-data-set summary").click()
-    pairs.wait_for_function("location.hash.includes('open=by-data-set')")
+    pairs.wait_for_url(lambda url: "open=by-data-set" in url)
     other.goto(pairs.url)
     other.wait_for_selector("body[data-ready=yes]")
     assert other.locator("#by-data-set").evaluate("d => d.open")
