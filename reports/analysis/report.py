@@ -14,10 +14,11 @@ import pandas as pd
 from fsibench.harness.store import Store
 from fsibench.reports.analysis import calibration, duels, functions, hardest, ledger, peers
 from fsibench.reports.analysis.anytime import Anytime, shares_of_targets
+from fsibench.reports.analysis.conditions import BLOCK
 from fsibench.reports.analysis.ledger import Line
 from fsibench.reports.analysis.overview import Overview
 from fsibench.reports.analysis.pairs import pairwise
-from fsibench.reports.analysis.results import BLOCK, Floats, Results, Subset, load
+from fsibench.reports.analysis.results import Floats, Results, Subset, load
 from fsibench.reports.analysis.standing import Standing
 
 # Numbers embedded for the slider: about 2 MB of text. Larger stores get fewer grid points, never fewer cells.

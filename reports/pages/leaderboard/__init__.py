@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from fsibench.reports.analysis import ranking, statistics
+from fsibench.reports.analysis.conditions import BLOCK
 from fsibench.reports.analysis.overview import count
 from fsibench.reports.analysis.report import Report
-from fsibench.reports.analysis.results import BLOCK
 from fsibench.reports.analysis.standing import num_draws
 from fsibench.reports.pages import Page, common, single
 from fsibench.reports.texts import board_heads, board_rows, conditions_sentence, score_table
