@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fsibench import registry
+from fsibench.contract import Method
 from fsibench.errors import UsageError
 from fsibench.harness.plan import Cell, left_out, load_protocol, make_plan, parse_budget
 
@@ -171,6 +172,20 @@ def test_two_files_with_one_name_are_refused_by_naming_both(tmp_path: Path) -> N
     with pytest.raises(UsageError, match=r"both called 'noop': .*first\.py:NoOp and .*second\.py:NoOp"):
         plan(tmp_path, methods=[f"{tmp_path}/first.py:NoOp", f"{tmp_path}/second.py:NoOp"])
     assert len(plan(tmp_path, methods=[f"{tmp_path}/first.py:NoOp"] * 2)) == 1
+
+
+def test_the_code_of_an_entry_is_looked_at_once_however_many_cells_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def version_of(method: Method) -> str:
+        asked.append(method.name)
+        return "1"
+
+    monkeypatch.setattr("fsibench.harness.identity.version_of", version_of)
+    assert len(plan(tmp_path, splits=5, seeds=[0, 1, 2])) == 2 * 5 * 3
+    assert asked == ["constant", "linear"]
 
 
 def test_a_cell_names_its_method_once(tmp_path: Path) -> None:

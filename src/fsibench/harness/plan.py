@@ -235,8 +235,9 @@ def make_plan(protocol: Protocol) -> list[Cell]:
     fitting = {text: [entry for entry in _entries(protocol) if _fits(protocol, entry, sets[text])] for text in sets}
     available = {text: data.num_splits(protocol.scheme) for text, data in sets.items()}
     _require_splits(protocol, available)
+    versions = {entry.label: identity.version_of(entry.method) for entry in _entries(protocol)}
     return [
-        _cell(protocol, entry, text, fingerprints[text], split, seed)
+        _cell(protocol, entry, versions[entry.label], text, fingerprints[text], split, seed)
         for seed in protocol.seeds
         for split in protocol.splits
         for text in sets
@@ -343,7 +344,7 @@ def most_test_rows(protocol: Protocol) -> int | None:
 
 
 def _cell(
-    protocol: Protocol, entry: registry.Entry, dataset: str, fingerprint: str, split: int, seed: int
+    protocol: Protocol, entry: registry.Entry, version: str, dataset: str, fingerprint: str, split: int, seed: int
 ) -> Cell:
     all_options = dataclasses.asdict(entry.method)
     # What only adds rows or artifacts (per_decade, keep) is no part of the identity: it changes no score.
@@ -360,7 +361,7 @@ def _cell(
         "device": protocol.device,
         "test_rows": most_test_rows(protocol),
         "data_fingerprint": fingerprint,
-        "code_version": identity.version_of(entry.method),
+        "code_version": version,
     }
     return Cell(
         id=identity.digest(content),
