@@ -119,7 +119,7 @@ def latex_document(keys: Sequence[str]) -> str:
 
 
 def frames(report: Report) -> dict[str, pd.DataFrame]:
-    """Every table of the site, by file name."""
+    """Every table of the site with full precision, by file name."""
     overview = report.overview
     found = {"leaderboard": overview.board.rename_axis("entry").reset_index()}
     scores = [overview.summaries[key].reset_index().assign(metric=key) for key in overview.results.metrics]
@@ -139,10 +139,10 @@ def frames(report: Report) -> dict[str, pd.DataFrame]:
 
 
 def write(report: Report, folder: Path) -> None:
-    """All tables as CSV with ten digits, the score tables also as LaTeX and Markdown."""
+    """All tables as CSV, the score tables also as LaTeX and Markdown."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, frame in frames(report).items():
-        frame.to_csv(folder / f"{name}.csv", index=False, float_format="%.10g")
+        frame.to_csv(folder / f"{name}.csv", index=False)
     for key in report.results.metrics:
         (folder / f"scores-{key}.tex").write_text(latex_scores(report.overview, key), encoding="utf-8")
         shown = score_table(report.overview, key)

@@ -22,12 +22,12 @@ def page_template(text: str) -> jinja2.Template:
 
 
 def json_pieces(value: Any) -> Iterator[Markup]:
-    """What the filter `tojson` gives, key by key: the text of a large page is never in memory as a whole."""
+    """What the filter `tojson` gives without its spaces, key by key: the text of a large page is never in memory as a whole."""
     if not isinstance(value, dict) or not value or not all(isinstance(key, str) for key in value):
-        yield htmlsafe_json_dumps(value, sort_keys=True)
+        yield htmlsafe_json_dumps(value, sort_keys=True, separators=(",", ":"))
         return
     for number, key in enumerate(sorted(value)):
-        yield Markup(", " if number else "{") + htmlsafe_json_dumps(key) + Markup(": ")
+        yield Markup("," if number else "{") + htmlsafe_json_dumps(key) + Markup(":")
         yield from json_pieces(value[key])
     yield Markup("}")
 

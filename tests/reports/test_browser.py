@@ -246,13 +246,13 @@ def test_curves_toggle_highlight_zoom_and_show_values(open_page: Open, full_stor
     page.mouse.down()
     page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 60, steps=3)
     page.mouse.up()
-    assert "zoom-rmse-boston" in page.url
+    page.wait_for_url(lambda url: "zoom-rmse-boston" in url)
     page.locator(".unzoom").click()
-    assert "zoom" not in page.url
+    page.wait_for_url(lambda url: "zoom" not in url)
     page.locator(".legend button", has_text="vip").first.click()
     assert page.locator('#panels path.series[data-entry="vip"]').count() == 0
     assert page.locator('#panels path.series[data-entry="hmc"]').count() > 0
-    assert "hidden=vip" in page.url
+    page.wait_for_url(lambda url: "hidden=vip" in url)
 
 
 def test_the_tip_says_when_it_is_cut(open_page: Open) -> None:
@@ -309,7 +309,7 @@ def test_two_entries_are_compared_as_python_does(open_page: Open, full_store: Pa
     assert page.locator("#matrix tbody tr").count() == 9  # hmc is not ranked
     page.locator("#matrix .pick").first.click()
     assert page.locator("#a option:checked").inner_text() in page.locator("#pair-title").inner_text()
-    assert "a=" in page.url
+    page.wait_for_url(lambda url: "a=" in url)
 
 
 def test_every_name_leads_to_its_page(open_page: Open, full_site: Path) -> None:

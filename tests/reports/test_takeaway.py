@@ -139,14 +139,14 @@ def test_panels_of_functions_zoom_together_and_the_address_keeps_it(open_page: O
     page.mouse.up()
     zoomed = page.locator(".gallery path.median").nth(3).get_attribute("d")
     assert zoomed != before  # the fourth panel follows the first
-    assert "zoom-functions-heteroscedastic" in page.url
+    page.wait_for_url(lambda url: "zoom-functions-heteroscedastic" in url)
     other = page.context.new_page()
     other.goto(page.url)
     other.wait_for_selector("body[data-ready=yes]")
     assert other.locator(".gallery path.median").nth(3).get_attribute("d") == zoomed
     page.locator(".unzoom").first.click()
     assert page.locator(".gallery path.median").nth(3).get_attribute("d") == before
-    assert "zoom" not in page.url
+    page.wait_for_url(lambda url: "zoom" not in url)
     chart = page.locator(".gallery svg.chart").first
     chart.focus()
     page.keyboard.press("ArrowLeft")
@@ -154,7 +154,7 @@ def test_panels_of_functions_zoom_together_and_the_address_keeps_it(open_page: O
     assert "x = " in tip
     assert "50 %" in tip
     page.keyboard.press("+")
-    assert "zoom-functions" in page.url
+    page.wait_for_url(lambda url: "zoom-functions" in url)
 
 
 def test_the_address_keeps_sorting_and_what_is_unfolded(open_page: Open) -> None:
