@@ -12,6 +12,7 @@ from fsibench.history.verdicts import (
     TIME,
     Change,
     duet_change,
+    mean_change,
     paired_change,
     scale_of,
     separated_change,
@@ -82,18 +83,30 @@ def test_copies_that_differ_widen_the_interval_of_a_duet() -> None:
     assert widths[1] > 3 * widths[0]
 
 
-def test_equal_duets_are_seldom_called_a_regression() -> None:
-    """Heavy-tailed rounds, half of a duet's length: 200 comparisons of equals, at most 2 alarms."""
+def test_the_interval_of_four_copies_is_as_wide_as_it_says() -> None:
+    """Equal sides, copies that differ by more than their rounds: resampled copies miss zero in 43 of 400 tries, not in 4."""
     generator = np.random.default_rng(1)
-    rounds = 0.1 * generator.standard_t(4, (200, 6, 12))
-    alarms = sum(duet_change(one.tolist()).verdict(TIME.tolerance) == "regression" for one in rounds)
-    assert alarms <= 2
+    duets = 0.04 * generator.standard_normal((1000, 4, 1)) + 0.03 * generator.standard_t(4, (1000, 4, 12))
+    missed = sum(not change.low <= 0.0 <= change.high for change in (duet_change(one.tolist()) for one in duets))
+    assert missed <= 20
+
+
+def test_one_copy_never_makes_a_regression() -> None:
+    assert duet_change([[0.3, 0.31, 0.32]]).verdict(TIME.tolerance) == "worse within noise"
+
+
+def test_several_measurements_count_by_their_mean() -> None:
+    clear, unclear = Change(6.0, 4.0, 8.0), Change(6.0, -6.0, 18.0)
+    assert mean_change([clear, clear]).verdict(TIME.tolerance) == "regression"
+    assert mean_change([clear, unclear]).verdict(TIME.tolerance) == "worse within noise"
+    assert mean_change([clear, Change(-5.0, -8.0, -2.0)]).verdict(TIME.tolerance) == "unchanged"
 
 
 def test_memory_is_worse_only_where_the_runs_do_not_overlap() -> None:
     assert separated_change([300, 301, 302], [330, 331, 332]).verdict(MEMORY.tolerance) == "regression"
     assert separated_change([300, 301, 340], [330, 331, 332]).verdict(MEMORY.tolerance) == "worse within noise"
     assert separated_change([300, 301, 302], [300, 301, 302]).verdict(MEMORY.tolerance) == "unchanged"
+    assert separated_change([300], [330]).verdict(MEMORY.tolerance) == "worse within noise"
 
 
 def test_a_tracked_value_must_be_named_after_a_metric() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +17,6 @@ from fsibench.harness.store import Store
 from fsibench.reports import site
 
 SQRT_2 = math.sqrt(2.0)
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 ENTRIES = ("aadm", "avb", "bbb", "constant", "fbnn[prior=gp]", "fvi", "gp", "hmc", "sip[prior=bnn]", "vip")
 DATASETS = {"boston": 9.2, "concrete": 16.7, "energy": 10.1, "kin8nm": 0.26,
             "naval": 0.0147, "power": 17.1, "wine": 0.81, "yacht": 15.2}  # fmt: skip
@@ -236,19 +233,6 @@ def plane_site(make_store: Callable[..., Path], tmp_path: Path) -> Path:
             opened.add_artifact(cell, Artifact("functions", payload))
     folder: Path = site.build(store, tmp_path / "plane", formats=()).parent
     return folder
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Headless Chromium for all browser tests, from the variable FSIBENCH_CHROMIUM or the path."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = os.environ.get("FSIBENCH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no Chromium: install it or set FSIBENCH_CHROMIUM")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        yield running
-        running.close()
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ Whatever disturbs the machine disturbs both sides of a round, so that the ratio 
 either of them. Two rounds, one on each core, make a pair; a core that is slower than the other cancels within it. Short
 rounds are worth more than long ones: neighbours change within tens of milliseconds. Where data lie in memory makes a
 process faster or slower by a few per cent for as long as it lives, so that every few rounds both sides go on in a
-fresh copy of themselves.
+fresh copy of themselves. A copy inherits much of this luck from the process that it is a fork of; only `Pairs.renew`
+draws again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any, Self
 from fsibench.history.workers import Place, Worker, cores
 
 SECONDS_PER_ROUND = 0.012  # of CPU time on each side
-ROUNDS_PER_COPY = 24
+ROUNDS_PER_COPY, LEAST_ROUNDS = 24, 6
+SECONDS_PER_COPY = 1.5  # of CPU time on each side: where a call takes longer than a round, rounds are fewer
 WARM_UP_ROUNDS = 2
 
 
@@ -58,17 +60,23 @@ class Pair:
             worker.end()
 
     def both(self, do: str, number: int = 0, **request: Any) -> list[dict[str, Any]]:
-        """Ask both at once, each on a core of its own; the cores change with the number of the round."""
+        """Ask both at once, each on a core of its own; the cores change with the number of the round.
+
+        Whoever is asked first also starts and ends first, and has less of this process beside it: every two rounds it is
+        the other side.
+        """
         places = cores()
         for side, worker in enumerate(self.sides):
             worker.pin(places[(side + number) % len(places)])
         if len(places) == 1:  # side by side is not possible: in turn, and in turns who is first
             order = self.sides if number % 2 == 0 else self.sides[::-1]
             answers = {worker.label: worker.ask(do, **request) for worker in order}
-            return [answers[worker.label] for worker in self.sides]
-        for worker in self.sides:
-            worker.send(do, **request)
-        return [worker.receive() for worker in self.sides]
+        else:
+            order = self.sides if number // 2 % 2 == 0 else self.sides[::-1]
+            for worker in order:
+                worker.send(do, **request)
+            answers = {worker.label: worker.receive() for worker in order}
+        return [answers[worker.label] for worker in self.sides]
 
     def open(self, series: str, split: int = 0) -> Absent | None:
         answers = self.both("open", series=series, split=split)
@@ -92,23 +100,59 @@ class Pair:
         absent = self.open(series)
         if absent is not None:
             return absent
-        calls = 1
+        for number in range(WARM_UP_ROUNDS):
+            answers = self.both("time", number, calls=1)
+            if absent := _failed(answers):
+                return absent
+        slower = max(float(answer["cpu"]) for answer in answers)
+        calls, last = _calls(slower), _rounds(slower)
         rounds: list[list[dict[str, Any]]] = []
-        for number in range(WARM_UP_ROUNDS + ROUNDS_PER_COPY):
-            answers = self.both("time", number, calls=calls)
-            for side, answer in zip(("base", "head"), answers, strict=True):
-                if "cpu" not in answer:
-                    return Absent(side, answer["failed"], failed=True)
-            if number == WARM_UP_ROUNDS - 1:
-                calls = _calls(answers)
-            rounds.append(answers)
-            if time.monotonic() > deadline and number > WARM_UP_ROUNDS and number % 2 == 1:
+        for number in range(last):
+            rounds.append(self.both("time", number, calls=calls))
+            if absent := _failed(rounds[-1]):
+                return absent
+            if time.monotonic() > deadline and number % 2 == 1:
                 break
-        base, head = zip(*((one["cpu"], other["cpu"]) for one, other in rounds[WARM_UP_ROUNDS:]), strict=True)
+        base, head = zip(*((one["cpu"], other["cpu"]) for one, other in rounds), strict=True)
         return Rounds(base, head)
 
 
-def _calls(answers: Sequence[dict[str, Any]]) -> int:
+class Pairs:
+    """The pair in use, made when it is first asked for, and again after `renew`."""
+
+    def __init__(self, base: Place, head: Place) -> None:
+        self._places = (base, head)
+        self._pair: Pair | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """End the processes: whoever asks next gets new ones."""
+        if self._pair is not None:
+            self._pair.__exit__()
+        self._pair = None
+
+    def get(self) -> Pair:
+        self._pair = self._pair or Pair(*self._places)
+        return self._pair
+
+
+def _failed(answers: Sequence[dict[str, Any]]) -> Absent | None:
+    for side, answer in zip(("base", "head"), answers, strict=True):
+        if "cpu" not in answer:
+            return Absent(side, answer["failed"], failed=True)
+    return None
+
+
+def _calls(slower: float) -> int:
     """As many as fill a round on the slower side."""
-    slower = max(float(answer["cpu"]) for answer in answers)
     return max(1, round(SECONDS_PER_ROUND / max(slower, 1e-7)))
+
+
+def _rounds(slower: float) -> int:
+    """An even number, since two rounds make a pair."""
+    return min(ROUNDS_PER_COPY, max(LEAST_ROUNDS, 2 * round(SECONDS_PER_COPY / max(slower, 1e-7) / 2)))

@@ -7,12 +7,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 from fsibench.errors import UsageError
 from fsibench.history import verdicts
 from fsibench.history.checkouts import covers
-from fsibench.history.duet import Absent, Pair, Rounds
+from fsibench.history.duet import Absent, Pair, Pairs, Rounds
 from fsibench.history.verdicts import Change, Scale
 from fsibench.history.workers import Place, WorkerLost
 
@@ -28,9 +28,11 @@ USUAL = (
     "quality.Quality.track_crps(*, boston)",
     "quality.Quality.track_rmse(*, boston)",
 )
-# A duet goes on until the change is known so well, in per cent, or its time is over.
-WANTED_HALF_WIDTH = 2.3
+# A duet goes on until the change is known so well, in per cent, or such a one is excluded, or its time is over.
+WANTED_HALF_WIDTH, EXCLUDED = 2.3, 5.0
 LEAST_COPIES = 4
+# A change of so much of the tolerance is measured again by new processes, so often in all.
+DOUBT, MEASUREMENTS = 0.5, 3
 MEMORY_RUNS = 3
 FIRST_SPLITS = 3  # where these agree to the last bit, the others will
 LEAST_SPLITS = 5
@@ -117,7 +119,7 @@ def compare(
     """One outcome per series, in the order given; those that the time limit does not allow are not measured."""
     end = math.inf if limit is None else time.monotonic() + limit
     outcomes = []
-    with _Pairs(base, head) as pairs:
+    with Pairs(base, head) as pairs:
         for one in series:
             outcome = _timed_outcome(pairs, one, end)
             for pattern, reason in (accepted or {}).items():
@@ -128,45 +130,55 @@ def compare(
     return outcomes
 
 
-class _Pairs:
-    """A pair of processes that is made anew after one of them was lost."""
-
-    def __init__(self, base: Place, head: Place) -> None:
-        self._places = (base, head)
-        self._pair: Pair | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.drop()
-
-    def drop(self) -> None:
-        if self._pair is not None:
-            self._pair.__exit__()
-        self._pair = None
-
-    def get(self) -> Pair:
-        self._pair = self._pair or Pair(*self._places)
-        return self._pair
-
-
-def _timed_outcome(pairs: _Pairs, series: Series, end: float) -> Outcome:
+def _timed_outcome(pairs: Pairs, series: Series, end: float) -> Outcome:
     start = time.monotonic()
     if start >= end:
         return Outcome(series.name, NOT_MEASURED, note="the time limit was reached")
     try:
-        outcome = outcome_of(pairs.get(), series, min(end, start + SECONDS_PER_SERIES))
+        outcome = outcome_of(pairs, series, min(end, start + SECONDS_PER_SERIES))
     except WorkerLost as error:
-        pairs.drop()
+        pairs.renew()
         outcome = Outcome(series.name, NOT_MEASURED, note=str(error))
     return replace(outcome, seconds=time.monotonic() - start)
 
 
-def outcome_of(pair: Pair, series: Series, deadline: float) -> Outcome:
-    if series.kind == "time":
-        return _speed(pair, series, deadline)
-    return _memory(pair, series) if series.kind == "peak" or series.splits == 1 else _quality(pair, series, deadline)
+def outcome_of(pairs: Pairs, series: Series, deadline: float) -> Outcome:
+    """A score follows from its seed. A time or a peak also has the luck of two processes: others must say the same."""
+    if series.kind == "track" and series.splits > 1:
+        return _quality(pairs.get(), series, deadline)
+    measured = _speed if series.kind == "time" else _memory
+    found: list[Outcome] = []
+    took = 0.0
+    for left in range(MEASUREMENTS, 0, -1):
+        start = time.monotonic()
+        if found and start + took > deadline:
+            break
+        found.append(measured(pairs.get(), series, start + (deadline - start) / left))
+        took = time.monotonic() - start
+        together = _together(series, found)
+        if together.change is None or abs(together.change.middle) < DOUBT * series.scale.tolerance:
+            break
+        if len(found) > 1 and all(one.verdict == together.verdict in ("regression", "improved") for one in found):
+            break
+        pairs.renew()
+    return together if len(found) > 1 else _unconfirmed(together)
+
+
+def _together(series: Series, found: Sequence[Outcome]) -> Outcome:
+    changes = [one.change for one in found if one.change is not None]
+    if len(found) == 1 or len(changes) < len(found):
+        return found[-1]
+    base, head = statistics.fmean(one.base for one in found), statistics.fmean(one.head for one in found)
+    judged = _judged(series, verdicts.mean_change(changes), base, head, sum(one.pairs for one in found), found[0].note)
+    return replace(judged, samples=tuple(part for one in found for part in one.samples))
+
+
+def _unconfirmed(found: Outcome) -> Outcome:
+    """What a single measurement may say."""
+    if found.change is None:
+        return found
+    verdict = {"regression": "worse within noise", "improved": "unchanged"}.get(found.verdict, found.verdict)
+    return replace(found, verdict=verdict)
 
 
 def _speed(pair: Pair, series: Series, deadline: float) -> Outcome:
@@ -176,8 +188,7 @@ def _speed(pair: Pair, series: Series, deadline: float) -> Outcome:
             return _absent(series, found)
         copies.append(found)
         change = verdicts.duet_change([copy.pairs() for copy in copies])
-        precise = change.high - change.low <= 2 * WANTED_HALF_WIDTH and len(copies) >= LEAST_COPIES
-        if precise or time.monotonic() > deadline:
+        if (len(copies) >= LEAST_COPIES and _precise(change, series.scale)) or time.monotonic() > deadline:
             break
     base, head = (
         1e3 * statistics.median(value for copy in copies for value in getattr(copy, side)) for side in ("base", "head")
@@ -186,7 +197,13 @@ def _speed(pair: Pair, series: Series, deadline: float) -> Outcome:
     return replace(_judged(series, change, base, head, sum(map(len, samples)), "ms"), samples=samples)
 
 
-def _memory(pair: Pair, series: Series) -> Outcome:
+def _precise(change: Change, scale: Scale) -> bool:
+    """Known well, or too small to be measured again while a change that matters is out of the question."""
+    small = abs(change.middle) < DOUBT * scale.tolerance and max(-change.low, change.high) < EXCLUDED
+    return small or change.high - change.low <= 2 * WANTED_HALF_WIDTH
+
+
+def _memory(pair: Pair, series: Series, deadline: float) -> Outcome:
     """Each value from a fresh copy of the process."""
     do = "peak" if series.kind == "peak" else "track"
     values: list[tuple[float, float]] = []
@@ -200,9 +217,11 @@ def _memory(pair: Pair, series: Series) -> Outcome:
         if absent is not None:
             return _absent(series, absent)
         values.append((answers[0]["value"], answers[1]["value"]))
+        if time.monotonic() > deadline:
+            break
     base, head = zip(*values, strict=True)
     change = verdicts.separated_change(base, head)
-    return _judged(series, change, statistics.median(base), statistics.median(head), MEMORY_RUNS, "MB")
+    return _judged(series, change, statistics.median(base), statistics.median(head), len(values), "MB")
 
 
 def _quality(pair: Pair, series: Series, deadline: float) -> Outcome:

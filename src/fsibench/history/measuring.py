@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 import statistics
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fsibench.errors import UsageError
+from fsibench.harness import environment
 from fsibench.history.checkouts import Commit, Repository, accepted_series
 from fsibench.history.record import CommitRecord, Measured
 from fsibench.history.workers import Place, Worker, WorkerLost
@@ -102,8 +102,9 @@ def _peak(place: Place, name: str) -> Measured | None:
 
 
 def machine() -> str:
-    """The kind of processor and interpreter; no name of a host."""
-    return f"{platform.machine()}, Python {platform.python_version()}"
+    """The kind of processor, interpreter and torch; no name of a host."""
+    here = environment.machine()
+    return f"{here['processor']}, Python {here['python']}, torch {here['packages']['torch']}"
 
 
 def middle(found: Measured) -> float:

@@ -1,7 +1,8 @@
 """Kept results: one small JSON file per commit, in `benchmarks/history/`.
 
 Times are in units of the calibration product T, measured in the same seconds on the same core, so that files of
-several days and machines stand in one series. A series that a commit does not have is not in its file.
+several days stand in one series. Machines differ in what small operations cost beside a product, so that a step between
+files of two machines says nothing. A series that a commit does not have is not in its file.
 """
 
 from __future__ import annotations

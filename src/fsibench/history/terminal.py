@@ -39,8 +39,8 @@ def _change(outcome: Outcome) -> tuple[str, str]:
     if change is None:
         return "", ""
     digits = 1 if outcome.unit == "%" else 3
-    if math.isinf(change.low):
-        return f"{change.middle:+.{digits}f} {outcome.unit}", "one pair"
+    if math.isinf(change.high):
+        return f"{change.middle:+.{digits}f} {outcome.unit}", "too few"
     return f"{change.middle:+.{digits}f} {outcome.unit}", f"{change.low:+.{digits}f} to {change.high:+.{digits}f}"
 
 

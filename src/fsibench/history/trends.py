@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from fsibench.history.change_points import change_points
+from fsibench.history.change_points import Step, change_points
 from fsibench.history.checkouts import covers
-from fsibench.history.record import CommitRecord, Measured
+from fsibench.history.record import CommitRecord
 from fsibench.history.verdicts import Scale, scale_of
 
 # A record holds one process per commit, not a duet: smaller steps are not told from the machine's moods.
@@ -61,13 +62,13 @@ def trends(records: Sequence[CommitRecord], accepted: Mapping[str, Mapping[str, 
 
 
 def _trend(name: str, records: Sequence[CommitRecord], accepted: Mapping[str, Mapping[str, str]]) -> Trend:
-    kept: list[tuple[str, Measured]] = [(record.sha, record.series[name]) for record in records if name in record.series]
-    unit = kept[-1][1].unit
-    shas = tuple(sha for sha, _ in kept)
-    values = tuple(found.values for _, found in kept)
+    kept = [record for record in records if name in record.series]
+    unit = kept[-1].series[name].unit
+    shas = tuple(record.sha for record in kept)
+    values = tuple(record.series[name].values for record in kept)
     scale = _scale(name, unit)
     points = []
-    for step in change_points(values) if len(values) >= LEAST_COMMITS else []:
+    for step in _steps(values, [record.machine if unit == "T" else "" for record in kept]):
         edges = (shas[step.place - 1], shas[step.place])
         size = _size(step.before, step.after, scale)
         if size is None:
@@ -78,6 +79,14 @@ def _trend(name: str, records: Sequence[CommitRecord], accepted: Mapping[str, Ma
             Point(step.place, *edges, step.before, step.after, size, "worse" if worse else "better", step.votes, "; ".join(reasons))
         )
     return Trend(name, unit, shas, values, tuple(points))
+
+
+def _steps(values: Sequence[Sequence[float]], machines: Sequence[str]) -> Iterator[Step]:
+    """Change points within each stretch of one machine: T does not cancel what small operations cost on another."""
+    for _, stretch in itertools.groupby(range(len(values)), key=lambda place: machines[place]):
+        places = list(stretch)
+        for step in change_points([values[place] for place in places]) if len(places) >= LEAST_COMMITS else []:
+            yield replace(step, place=places[0] + step.place)
 
 
 def _scale(name: str, unit: str) -> Scale:

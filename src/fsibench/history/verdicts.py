@@ -26,7 +26,6 @@ from fsibench.errors import UsageError
 Verdict = Literal["improved", "unchanged", "worse within noise", "regression"]
 # An alarm must be rare among dozens of series: two-sided intervals of 99 %.
 LEVEL = 0.99
-BOOTSTRAPS = 2000
 
 
 @dataclass(frozen=True)
@@ -83,37 +82,46 @@ def paired_change(base: Sequence[float], head: Sequence[float], scale: Scale) ->
     size = abs(float(first.mean())) / 100.0 if scale.unit == "%" else 1.0
     differences = (second - first) / size
     worse = -differences if scale.larger_is_better else differences
-    middle, spread = float(worse.mean()), float(worse.std(ddof=1)) if len(worse) > 1 else 0.0
-    if len(worse) < 2 and middle != 0.0:
-        return Change(middle, -math.inf, math.inf)  # one pair tells nothing about its own spread
-    half = float(stats.t.ppf(0.5 + LEVEL / 2, max(len(worse) - 1, 1))) * spread / math.sqrt(len(worse))
+    middle = float(worse.mean())
+    half = 0.0 if len(worse) == 1 and middle == 0.0 else students_half_width(worse)
     return Change(middle, middle - half, middle + half)
 
 
-def trimmed_mean(values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
-    """Mean of the middle three fifths, along the last axis."""
-    return stats.trim_mean(values, 0.2, axis=-1)
+def students_half_width(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    """Half of Student's interval of a mean; one value tells nothing about its own spread."""
+    if len(values) < 2:
+        return math.inf
+    return float(stats.t.ppf(0.5 + LEVEL / 2, len(values) - 1) * values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def trimmed_mean(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    """Mean of the middle three fifths."""
+    return float(stats.trim_mean(values, 0.2))
 
 
 def duet_change(copies: Sequence[Sequence[float]]) -> Change:
-    """Log-ratios of pairs of rounds, by copy of the processes, as per cent with a bootstrap interval.
+    """Log-ratios of pairs of rounds, by copy of the processes, as per cent with Student's interval of the copies.
 
-    Copies are drawn with replacement, and pairs within each, so that what sets one copy apart widens the interval.
+    A copy counts as one value, its trimmed mean: what sets one copy apart stays for all of its rounds. Resampling so few
+    values gives intervals that are too narrow where copies differ by more than their rounds do.
     """
-    generator = np.random.default_rng(0)
-    length = min(len(copy) for copy in copies)
-    pairs = np.array([copy[:length] for copy in copies])  # [C, P]
-    chosen = generator.integers(len(pairs), size=(BOOTSTRAPS, len(pairs), 1))
-    within = generator.integers(length, size=(BOOTSTRAPS, len(pairs), length))
-    draws = trimmed_mean(pairs[chosen, within].reshape(BOOTSTRAPS, -1))
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Change(_per_cent(float(trimmed_mean(pairs.ravel()))), _per_cent(float(low)), _per_cent(float(high)))
+    middles = np.array([trimmed_mean(np.asarray(copy)) for copy in copies])
+    middle, half = float(middles.mean()), students_half_width(middles)
+    return Change(_per_cent(middle), _per_cent(middle - half), _per_cent(middle + half))
+
+
+def mean_change(changes: Sequence[Change]) -> Change:
+    """Several measurements by processes of their own: the mean, with the mean of their intervals."""
+    middle, low, high = np.mean([(one.middle, one.low, one.high) for one in changes], axis=0)
+    return Change(float(middle), float(low), float(high))
 
 
 def separated_change(base: Sequence[float], head: Sequence[float]) -> Change:
     """Peak memory of a few processes on each side, in per cent: medians, and the range of all ratios."""
     ratios = np.log(np.asarray(head)[None, :] / np.asarray(base)[:, None])
     middle = math.log(float(np.median(head)) / float(np.median(base)))
+    if len(base) < 2:
+        return Change(_per_cent(middle), -math.inf, math.inf)
     return Change(_per_cent(middle), _per_cent(float(ratios.min())), _per_cent(float(ratios.max())))
 
 
