@@ -23,7 +23,7 @@ from tabulate import tabulate
 
 from fsibench import Budget, registry
 from fsibench.blocks.allocator import keep_freed_memory
-from fsibench.harness.step_costs import cpu_milliseconds, training_rows, training_steps
+from fsibench.harness.step_costs import Steps, cpu_milliseconds, training_rows
 
 BATCH, UNITS, DRAWS = 10, 50, 10
 SECONDS_PER_ROUND = 0.2
@@ -31,7 +31,7 @@ Step = Callable[[], object]
 
 
 def ours(entry: str) -> Step:
-    steps = training_steps(entry)
+    steps = Steps(entry)
     return lambda: next(steps)
 
 
