@@ -14,9 +14,9 @@ Given all else, the posterior of the output layer is Gaussian. It is integrated 
 for each state that the chains visit (`output_layer=integrated`; `sampled` leaves it to the sampler).
 
 The default prior is fixed: one hidden layer of tanh units, s = 1 below and `output_scale` above. Its posterior can be
-sampled. With `hierarchical`, scales per layer and per input are sampled too, log s_l = t ξ and log a_d = t' ξ. Data with
-little noise then make the posterior so narrow that chains need very small steps and do not converge: R-hat stayed at 1.2 to 1.8
-on concrete and yacht after 300 s. With
+sampled where the data have noise: the diagnostics pass on boston, and on concrete (split 0) after 18 CPU s, with R-hat 1.005 after 63.
+Where they have almost none the posterior is so narrow that chains do not converge, and say so: R-hat about 1.8 on yacht after 200 s.
+With `hierarchical`, scales per layer and per input are sampled too, log s_l = t ξ and log a_d = t' ξ, which is harder still. With
 `fit_prior` the prior is W = Mu + exp(R) ξ with constant biases, its parameters fitted by evidence before sampling.
 
 Chains start at draws of the prior while the likelihood has a small power, which rises to 1 over `annealing` iterations. The

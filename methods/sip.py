@@ -49,6 +49,7 @@ from fsibench.predictive import Predictive
 
 # A sampled conditional takes the root of the variance, whose derivative at zero is infinite.
 SMALLEST_VARIANCE = 1e-10
+TRAVEL_ROWS = 2_000
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class SIP(Method):
         "num_prior_draws": (50, 100, 200),
         "num_draws": (25, 50, 100),
         "warm_up": Between(0.0, 0.2),
-        "initial_log_noise": Between(-4.0, 0.0),
+        "initial_log_noise": Between(-6.0, 0.0),
     }
 
     prior: str = "bnn"  # any name of `blocks.priors`
@@ -108,7 +109,8 @@ class SIP(Method):
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
     # With prior=bnn, the sum of all learning rates at most: a longer budget takes smaller steps. Nothing in the objective keeps
-    # a learned network prior from interpolating the training rows, so that long fits at a high rate do. None: no limit.
+    # a learned network prior from interpolating the training rows, so that long fits at a high rate do. Many rows cannot be
+    # interpolated: beyond `TRAVEL_ROWS` the limit grows with their number. None: no limit.
     travel: float | None = 4.0
     epochs: int = 0  # length of the schedule, after which the fit ends; 0 means that of the budget
     # With prior=bnn, the width of a Gaussian hyper-prior on θ around a network of unit scale (`Prior.log_hyperprior`); 0
@@ -126,7 +128,8 @@ class SIP(Method):
     initialisation: Literal["scaled", "released"] = "scaled"
     inducing_start: Literal["rows", "one_spot"] = "rows"  # some training inputs, or all close to one of them
     fit_q: bool = True  # false: q(u) keeps the parameters it starts with, and only the prior, Z and the noise are fitted
-    initial_log_noise: float = -2.0
+    # λ moves by at most `travel`, too: from −4 it reaches the noise of tables that are nearly all noise (0) and nearly without (−8)
+    initial_log_noise: float = -4.0
     jitter: float = JITTER
 
     def __post_init__(self) -> None:
@@ -163,7 +166,7 @@ class SIP(Method):
         model = SparseImplicitProcess(self, prior, sampler, start)
         contrast = make_contrast(self, generator, train.x.dtype)
         others = [*(sampler.parameters if self.fit_q else ()), model.inducing, model.log_noise]
-        travel = self.travel if self.prior == "bnn" else None
+        travel = self.travel * max(1.0, len(train) / TRAVEL_ROWS) if self.travel and self.prior == "bnn" else None
         optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, self.schedule, travel)
         previous = model.draw_inducing(generator)
         schedule = progress(lambda: budget.fraction, steps_of(self.epochs, len(train), self.batch_size))

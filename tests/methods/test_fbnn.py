@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -218,3 +219,18 @@ def test_it_learns_half_a_wave(prior: str, score: str) -> None:
     reached = model.predict(test.x, torch.Generator().manual_seed(0)).log_prob(test.y).mean().item()
     constant = torch.distributions.Normal(train.y.mean(), train.y.std()).log_prob(test.y).mean().item()
     assert reached > constant + 0.7
+
+
+@pytest.mark.parametrize(("num_rows", "expected"), [(300, 20), (1999, 20), (2000, 500)])
+def test_large_tables_take_the_batches_of_the_script_for_large_tables(
+    num_rows: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, batches = [], Data.batches
+
+    def watched(self: Data, size: int, generator: torch.Generator) -> Iterator[Data]:
+        sizes.append(size)
+        return batches(self, size, generator)
+
+    monkeypatch.setattr(Data, "batches", watched)
+    next(FBNN(prior_scale=1.0).fit(wave(num_rows), Budget(steps=1), torch.Generator().manual_seed(0)))
+    assert sizes == [expected]

@@ -19,15 +19,16 @@ from fsibench.methods.bbb import BBB
 from fsibench.methods.sip import SIP
 from fsibench.predictive import Predictive
 
+NOISE = -2.0  # of SIP, near that of the data: fits are too short to come from the default
 METHODS: dict[str, Method] = {
     "bbb": BBB(),
     "bbb scale mixture": BBB(prior="scale_mixture"),
     "aadm": AADM(),
     "avb": AVB(),
-    "sip bnn": SIP(prior="bnn"),
-    "sip ns": SIP(prior="ns"),
-    "sip gp": SIP(prior="gp"),
-    "sip adaptive contrast": SIP(adaptive_contrast=True),
+    "sip bnn": SIP(prior="bnn", initial_log_noise=NOISE),
+    "sip ns": SIP(prior="ns", initial_log_noise=NOISE),
+    "sip gp": SIP(prior="gp", initial_log_noise=NOISE),
+    "sip adaptive contrast": SIP(adaptive_contrast=True, initial_log_noise=NOISE),
 }
 
 

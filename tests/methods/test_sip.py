@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from torch import Tensor
 
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior
+from fsibench.blocks.training import Optimiser
 from fsibench.contract import Budget, Data
+from fsibench.methods import sip
 from fsibench.methods.sip import (
     SIP,
     SparseImplicitProcess,
@@ -244,3 +247,20 @@ def test_a_q_that_is_not_fitted_keeps_its_parameters_and_is_a_variant() -> None:
     assert not torch.equal(posterior.log_noise, torch.tensor(options.initial_log_noise))
     assert options.departure() == "q(u) is not fitted"
     assert SMALL.departure() == ""
+
+
+@pytest.mark.parametrize(("num_rows", "factor"), [(40, 1.0), (2000, 1.0), (5000, 2.5)])
+def test_the_limit_on_learning_rates_grows_with_rows_that_cannot_be_interpolated(
+    num_rows: int, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+
+    def optimiser(*arguments: Any) -> Optimiser:
+        limits.append(arguments[-1])
+        return Optimiser(*arguments)
+
+    monkeypatch.setattr(sip, "Optimiser", optimiser)
+    for options in (SMALL, dataclasses.replace(SMALL, travel=None), dataclasses.replace(SMALL, prior="ns")):
+        next(options.fit(data(num_rows), Budget(steps=1), stream()))
+    assert SMALL.travel is not None
+    assert limits == [factor * SMALL.travel, None, None]
