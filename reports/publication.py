@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fsibench import registry
 from fsibench.errors import UsageError, unknown
+from fsibench.harness.plan import load_protocol
 from fsibench.reports import figures, markdown
 from fsibench.reports.analysis import ledger, plausibility
 from fsibench.reports.analysis.overview import count
@@ -127,7 +129,20 @@ def size(board: Publication, _: str) -> str:
     revisions = sorted({run["environment"].get("revision", "") for run in results.runs} - {""})
     text += f" Code: revision {', '.join(revisions)}." if revisions else ""
     left = planned - complete
-    return text if not left else f"{text} The board is partial: {count(left, 'split')} to go, and its order can change."
+    text += f" The board is partial: {count(left, 'split')} to go, and its order can change." if left else ""
+    return f"{text}{_to_come(board)}"
+
+
+def _to_come(board: Publication) -> str:
+    """What the protocol that the store is named after has beyond the board; empty where that is nothing."""
+    if board.store.stem not in registry.protocols().items:
+        return ""
+    protocol, results = load_protocol(board.store.stem, {}), board.report.results
+    entries = [name for name in protocol.methods if name not in results.entries]
+    splits = len(protocol.splits) - len(board.planned)
+    parts = [f"{count(splits, 'split')} more"] if splits > 0 else []
+    parts += [f"{len(entries)} more entries ({', '.join(entries)})"] if entries else []
+    return f" Still to come: {' and '.join(parts)}." if parts else ""
 
 
 def _seconds(budget: str, unit: str) -> str:
@@ -180,31 +195,40 @@ def _firmness(table: pd.DataFrame, num_sets: int, label: str) -> str:
 
 
 def ranks(board: Publication, _: str) -> str:
-    """The leaderboard: mean ranks with intervals, tier in the main metric, failures."""
-    report = board.report
-    overview, metrics = report.overview, report.results.metrics
-    keys = [key for key in report.results.headline if key in report.standings]
-    small = board.with_all.standings.get(overview.main_metric) if board.with_all is not None else None
-    rows = []
-    for entry, row in overview.board.iterrows():
-        name = str(entry) + (" *" if row["note"] else "")
-        line = [f"`{name}`", board.family(str(entry))]
-        line += [_rank_text(report.standings[key].table, str(entry)) for key in keys]
-        if small is not None:
-            line.append(f"{small.table.loc[entry, 'mean_rank']:.2f}" if entry in small.table.index else "–")
-        rows.append([*line, f"{int(row['failed'])} of {int(row['cells'])}"])
-    heads = ["entry", "family", *(f"{metrics[key].label} rank" for key in keys)]
-    if small is not None:
-        heads.append(f"{metrics[overview.main_metric].label} rank, {small.num_sets} sets")
-    notes = [f"- \\* `{entry}`: {note}." for entry, note in sorted(report.results.notes.items())]
+    """The leaderboard: mean ranks with intervals, failures, notes."""
+    heads, rows = _rank_table(board, _rank_with_interval)
+    costs = board.report.overview.board
+    rows = [[*row, f"{int(cells['failed'])} of {int(cells['cells'])}"] for row, (_, cells) in zip(rows, costs.iterrows(), strict=True)]
+    notes = [f"- \\* `{entry}`: {note}." for entry, note in sorted(board.report.results.notes.items())]
     caption = "Mean rank over data set × split, lower is better; in brackets 95 % intervals over resampled data sets and splits."
-    return "\n\n".join([markdown.table(rows, [*heads, "failed"]), caption, "\n".join([*notes, *(f"- {text}" for text in overview.caveats)])])
+    bullets = "\n".join([*notes, *(f"- {text}" for text in board.report.overview.caveats)])
+    return "\n\n".join([markdown.table(rows, [*heads, "failed"]), caption, bullets])
 
 
-def _rank_text(table: pd.DataFrame, entry: str) -> str:
-    if entry not in table.index:
-        return "–"
-    row = table.loc[entry]
+def board_table(board: Publication, _: str) -> str:
+    """The leaderboard in short: mean ranks alone."""
+    heads, rows = _rank_table(board, lambda row: f"{row['mean_rank']:.2f}")
+    caption = "Mean rank over data set × split, lower is better. – is not ranked."
+    return "\n\n".join([markdown.table(rows, heads), caption])
+
+
+def _rank_table(board: Publication, text: Callable[[pd.Series], str]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: entry, family, its rank in each headline metric, and in the main one where every entry was run."""
+    report = board.report
+    standings = {f"{report.results.metrics[key].label} rank": report.standings[key] for key in report.results.headline if key in report.standings}
+    main = report.overview.main_metric
+    if board.with_all is not None and main in board.with_all.standings:
+        small = board.with_all.standings[main]
+        standings[f"{small.metric.label} rank, {count(small.num_sets, 'set')}"] = small
+    rows = []
+    for entry, row in report.overview.board.iterrows():
+        name = f"`{entry}{' *' if row['note'] else ''}`"
+        tables = (standing.table for standing in standings.values())
+        rows.append([name, board.family(str(entry)), *(text(table.loc[entry]) if entry in table.index else "–" for table in tables)])
+    return ["entry", "family", *standings], rows
+
+
+def _rank_with_interval(row: pd.Series) -> str:
     interval = "" if np.isnan(row["low"]) else f" [{row['low']:.1f}, {row['high']:.1f}]"
     return f"{row['mean_rank']:.2f}{interval}"
 
@@ -277,7 +301,7 @@ def drawn(board: Publication) -> dict[str, bytes]:
 
 
 FRAGMENTS: dict[str, Callable[[Publication, str], str]] = {
-    "size": size, "winner": winner, "ranks": ranks, "scores": scores, "published": published,
+    "size": size, "winner": winner, "board": board_table, "ranks": ranks, "scores": scores, "published": published,
     "measures": measures, "pictures": pictures,
 }  # fmt: skip
 

@@ -118,6 +118,25 @@ def test_a_partial_board_says_how_partial_it_is(make_store: MakeStore, tmp_path:
     assert "a verdict needs at least 5 splits of 20 s" in FRAGMENTS["published"](board, "")
 
 
+def test_the_short_board_has_the_mean_ranks_of_the_long_one(board: Publication) -> None:
+    short, long = FRAGMENTS["board"](board, ""), FRAGMENTS["ranks"](board, "")
+    leader = board.report.standings["crps"].table.iloc[0]
+    assert "CRPS rank, 5 sets" in short
+    assert f"| {leader['mean_rank']:.2f} " in short
+    for entry in ENTRIES:
+        line = next(line for line in short.splitlines() if f"`{entry}`" in line)
+        told = next(line for line in long.splitlines() if f"`{entry}`" in line)
+        assert re.findall(r"\d+\.\d\d", line) == re.findall(r"\d+\.\d\d", told)
+
+
+def test_what_the_protocol_has_beyond_the_board_is_said(board: Publication) -> None:
+    text = FRAGMENTS["size"](board, "")
+    assert "Still to come: 15 splits more and " in text
+    assert "more entries (" in text
+    assert "vip_collapsed" in text.split("more entries (")[1]
+    assert "vip," not in text.split("more entries (")[1]
+
+
 def test_results_of_a_later_run_join_the_committed_ones(
     make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ from fsibench.cli.exits import FAILED, OK
 from fsibench.errors import UsageError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fsibench.reports.publication import Publication
 
 STAMP = "site/made-from.txt"
@@ -77,13 +79,19 @@ def _texts(board: Publication, folder: Path) -> Iterator[tuple[Path, str]]:
     from fsibench.reports.publication import MARKER, filled, ledger_table, rows_table
 
     stem = board.store.stem
-    yield folder / f"{stem}-rows.csv", rows_table(board).to_csv(index=False, lineterminator="\n")
-    yield folder / "ledger.csv", ledger_table(board).to_csv(index=False, lineterminator="\n")
+    yield folder / f"{stem}-rows.csv", _csv(rows_table(board))
+    yield folder / "ledger.csv", _csv(ledger_table(board))
     root = folder.parent
     for page in [root / "README.md", folder / "README.md", *sorted((root / "docs").glob("*.md"))]:
         text = page.read_text(encoding="utf-8") if page.is_file() else ""
         if MARKER.search(text):
             yield page, filled(text, page, board)
+
+
+def _csv(table: pd.DataFrame) -> str:
+    """Ten digits: the last ones of a mean depend on the processor, and --check compares texts."""
+    text: str = table.to_csv(index=False, lineterminator="\n", float_format="%.10g")
+    return text
 
 
 def _stamp(packed: Path) -> str:
