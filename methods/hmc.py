@@ -54,7 +54,7 @@ from fsibench.blocks.networks import Nonlinearity
 from fsibench.blocks.priors import BNNPrior, make_prior
 from fsibench.blocks.single_layer import SingleLayerNetwork
 from fsibench.blocks.weight_posterior import BayesianNetwork, IntegratedNetwork, Spreads
-from fsibench.contract import Between, Budget, Data, Method, Space
+from fsibench.contract import Budget, Data, Method
 from fsibench.errors import Diverged, UsageError
 from fsibench.predictive import Predictive
 
@@ -82,13 +82,6 @@ class HMC(Method):
             "num_iterations": 10_000, "hidden_layers": 2, "longest_burn_in": 0.0, "annealing": 0, "start_steps": 0, "output_layer": "sampled",
         },
     }  # fmt: skip
-    search: ClassVar[Space] = {
-        "num_chains": (4, 6, 8, 16),
-        "annealing": (20, 50, 100),
-        "trajectory": Between(0.4, 1.6),
-        "target_acceptance": Between(0.6, 0.9),
-        "max_leapfrog": (128, 256, 512),
-    }
 
     prior: Literal["bnn", "reference"] = "bnn"  # `reference`: that of the reference posteriors, whatever network the options below name
     hierarchical: bool = False  # scales per layer and per input are sampled with the weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import tomllib
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ import pytest
 
 from fsibench.contract import Between
 from fsibench.tuning import record
-from fsibench.tuning.search import CONFIRMING_SPLIT, Measured, Outcome, Request, Settings, search
+from fsibench.tuning.search import CONFIRMING_SPLIT, SCREENING_SETS, SHORT, Measured, Outcome, Request, Settings, search
 
 optuna = pytest.importorskip("optuna")
 
@@ -55,16 +56,37 @@ def test_the_first_trial_is_the_present_defaults() -> None:
 @pytest.mark.parametrize("seconds", [3.0, 40.0, 200.0])
 def test_every_method_gets_the_same_seconds(seconds: float) -> None:
     outcome, requests = run(Settings(total_seconds=seconds, cell_seconds=1))
-    assert outcome.cpu_seconds > 0.7 * seconds
     assert outcome.cpu_seconds == len(requests)
-    assert outcome.cpu_seconds <= seconds + 1
+    assert 0.6 * seconds < outcome.cpu_seconds <= seconds + 3
 
 
-def test_most_trials_stop_after_few_data_sets() -> None:
-    outcome, _ = run(Settings(total_seconds=300, cell_seconds=1))
-    seen = [len([1 for _, split in candidate.merits if split == 0]) for candidate in outcome.candidates]
-    assert sum(count < len(DATASETS) for count in seen) > len(seen) / 2
-    assert set(seen) <= {2, 4, 8, seen[-1]}
+def test_most_proposals_end_after_short_fits() -> None:
+    settings = Settings(total_seconds=300, cell_seconds=1)
+    outcome, requests = run(settings)
+    assert {request.seconds for request in requests} == {SHORT, 1.0}
+    assert {request.dataset for request in requests if request.seconds == SHORT} == set(DATASETS[:SCREENING_SETS])
+    whole = [candidate for candidate in outcome.candidates if candidate.merits]
+    assert 3 <= len(whole) < len(outcome.candidates) / 2
+    assert sum(math.isinf(candidate.screened) for candidate in outcome.candidates) > len(outcome.candidates) / 4
+
+
+def test_what_shines_in_short_fits_only_is_not_taken() -> None:
+    def hasty(request: Request) -> Measured:
+        return Measured(2.0 if request.seconds == SHORT and request.options["depth"] == 6 else merit(request), 1.0)
+
+    outcome, _ = run(Settings(total_seconds=500, cell_seconds=1), hasty)
+    assert outcome.best.merit > merit(Request(DEFAULTS, "a", 0, 1.0))
+    assert outcome.best.merit < 1.0
+
+
+def test_the_defaults_stay_where_the_difference_is_noise() -> None:
+    generator = random.Random(0)
+
+    def noise(request: Request) -> Measured:
+        return Measured(generator.gauss(0.5, 0.1), 1.0)
+
+    kept = [run(Settings(total_seconds=300, cell_seconds=1, seed=seed), noise)[0].best.is_default for seed in range(12)]
+    assert sum(kept) >= 7
 
 
 def test_the_same_measurements_lead_to_the_same_search() -> None:
@@ -82,7 +104,7 @@ def test_a_lucky_first_look_does_not_win() -> None:
 
     outcome, _ = run(Settings(total_seconds=600, cell_seconds=1), lucky)
     confirmed = [candidate for candidate in outcome.candidates if len(candidate.merits) == 2 * len(DATASETS)]
-    assert outcome.best.merit == max(candidate.merit for candidate in confirmed)
+    assert outcome.best in confirmed
     assert outcome.best.merit < 1.5
 
 
@@ -94,4 +116,5 @@ def test_the_record_is_toml_that_tells_what_was_searched() -> None:
     assert content["best"] == dict(outcome.best.options)
     assert content["searched"] == {"rate": "0.0001 to 1, log", "width": "10, 20, 50", "depth": "1 to 6"}
     assert len(content["top"]) == 10
+    assert content["top"][0]["merit"] == pytest.approx(outcome.best.merit, abs=1e-4)
     assert (content["seed"], content["command"]) == (0, "fsibench tune mine --total 200s")

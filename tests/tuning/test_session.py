@@ -79,7 +79,7 @@ def test_a_stopped_search_goes_on_without_repeating_a_fit(tmp_path: Path) -> Non
 def test_written_options_stay_as_they_are() -> None:
     task = Task.of("bbb[batch_size=25]", SETTINGS, ["slump"], lambda _: None)
     assert "batch_size" not in task.space
-    [cell] = task.cells(Request({"warm_up": 0.1}, "slump", 0))
+    [cell] = task.cells(Request({"warm_up": 0.1}, "slump", 0, 1.0))
     assert "batch_size=25" in cell.entry
 
 

@@ -6,6 +6,7 @@ The best options there and the defaults in the method's file are the same number
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from fsibench.tuning.search import Outcome, Settings
 from fsibench.tuning.space import described
 
 TOP = 10
+NOTHING = "none"
 
 
 def record(name: str, space: Space, outcome: Outcome, settings: Settings, datasets: Sequence[str], command: str) -> str:
@@ -31,8 +33,8 @@ def record(name: str, space: Space, outcome: Outcome, settings: Settings, datase
         f"cell_seconds = {settings.cell_seconds:g}",
         f"datasets = {_value(list(datasets))}",
         f"trials = {len(outcome.candidates)}",
-        f"merit = {best.merit:.4f} # 0 is constant, 1 the best known; mean over LL and CRPS and {len(best.merits)} fits",
-        f"merit_of_the_defaults_before = {before.merit:.4f} # over {len(before.merits)} fits",
+        f"merit = {best.merit:.4f} # 0 is constant, 1 the best known; mean over LL and CRPS and {len(best.merits)} whole fits",
+        f"merit_of_the_defaults_before = {before.merit:.4f} # over {len(before.merits)} whole fits",
         "",
         "[searched]",
         *(f"{key} = {_value(described(values))}" for key, values in space.items()),
@@ -42,7 +44,8 @@ def record(name: str, space: Space, outcome: Outcome, settings: Settings, datase
     ]
     for candidate in outcome.candidates[:TOP]:
         options = ", ".join(f"{key} = {_value(value)}" for key, value in candidate.options.items())
-        lines += ["", "[[top]]", f"merit = {candidate.merit:.4f}", f"fits = {len(candidate.merits)}"]
+        lines += ["", "[[top]]", f"screened = {_number(candidate.screened)} # in short fits", f"fits = {len(candidate.merits)}"]
+        lines += [f"merit = {candidate.merit:.4f}"] if candidate.merits else []
         lines += [f"options = {{ {options} }}"]
     return "\n".join(lines) + "\n"
 
@@ -50,9 +53,13 @@ def record(name: str, space: Space, outcome: Outcome, settings: Settings, datase
 def best_options(path: Path) -> Mapping[str, Any]:
     """The options that a search found best."""
     found: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["best"]
-    return found
+    return {name: None if value == NOTHING else value for name, value in found.items()}
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else str(value)
 
 
 def _value(value: Any) -> str:
-    """TOML of numbers, texts, truth values and lists is JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    """TOML of numbers, texts, truth values and lists is JSON; it has no word for None."""
+    return json.dumps(NOTHING if value is None else value, ensure_ascii=False)

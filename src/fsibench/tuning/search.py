@@ -1,8 +1,10 @@
-"""The search, the same for every method: Optuna's TPE proposes options, successive halving over data sets drops most early.
+"""The search, the same for every method: screen many options in short fits, compare few in whole ones, confirm the best.
 
-A trial fits one data set after the other; after 2, 4 and 8 of them it goes on only if its mean is in the upper half of what
-was seen there. The last part of the time confirms the best trials, and the defaults, on another split: the best of
-many single looks is mostly lucky.
+Optuna's TPE proposes, the present defaults first. A proposal is fitted for a quarter of the budget on one data set after the
+other, at most three, and goes on only if its mean is in the upper half of what was seen there (successive halving). What
+learns fast may overfit later, so the best proposals and the defaults are then fitted for the whole budget on every data
+set. The best of those and the defaults meet on another split: the best of many single looks is mostly lucky. The defaults
+stay unless the difference, fit by fit, is larger than its standard error.
 
 The search is a generator of requests that is sent measurements. It neither fits nor stores anything, and the same
 measurements lead to the same requests; whoever drives it can therefore replay what a killed search had measured.
@@ -11,6 +13,7 @@ measurements lead to the same requests; whoever drives it can therefore replay w
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,9 +22,10 @@ from fsibench.contract import Space
 from fsibench.errors import UsageError
 from fsibench.tuning.space import suggested
 
-# Share of the time for proposals; the rest confirms.
-PROPOSING_SHARE = 0.7
-FIRST_RUNG, REDUCTION = 2, 2
+# Where screening and comparing end, as shares of the time; confirming has the rest.
+SCREENING_END, COMPARING_END = 0.3, 0.7
+SHORT = 0.25  # budget of a screening fit, as a share of a whole one
+SCREENING_SETS = 3
 RANDOM_TRIALS = 8  # before the sampler trusts what it has seen
 FIRST_SPLIT, CONFIRMING_SPLIT = 0, 1
 
@@ -42,6 +46,7 @@ class Request:
     options: Mapping[str, Any]
     dataset: str
     split: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -54,20 +59,28 @@ class Measured:
 
 @dataclass
 class Candidate:
-    """Options that were tried, with the merit of each data set on each split."""
+    """Options that were tried: mean merit of the short fits, and the merit of each whole fit by data set and split."""
 
     options: Mapping[str, Any]
     is_default: bool = False
+    screened: float = -math.inf
     merits: dict[tuple[str, int], float] = field(default_factory=dict)
 
     @property
     def merit(self) -> float:
-        return math.fsum(self.merits.values()) / len(self.merits) if self.merits else -math.inf
+        return statistics.fmean(self.merits.values()) if self.merits else -math.inf
+
+    def is_better_than(self, other: Candidate) -> bool:
+        """By more than the standard error of the differences, fit by fit."""
+        differences = [merit - other.merits[key] for key, merit in self.merits.items() if key in other.merits]
+        if len(differences) < 2:
+            return False
+        return statistics.fmean(differences) > statistics.stdev(differences) / math.sqrt(len(differences))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """All candidates, the best first; those with more fits behind them stand before those with fewer."""
+    """All candidates: what was chosen first, then those with more whole fits behind them, then by merit."""
 
     candidates: Sequence[Candidate]
     cpu_seconds: float
@@ -80,26 +93,46 @@ class Outcome:
 def search(
     space: Space, defaults: Mapping[str, Any], datasets: Sequence[str], settings: Settings
 ) -> Generator[Request, Measured, Outcome]:
-    """Propose, halve, confirm, until the CPU seconds are spent. The first trial is the present defaults."""
+    """Screen, compare, confirm, until the CPU seconds are spent."""
+    total, seconds = settings.total_seconds, settings.cell_seconds
+    candidates, spent = yield from _screen(space, defaults, datasets, settings)
+    order = sorted(candidates[1:], key=lambda candidate: -candidate.screened)
+    compared = []
+    for candidate in [candidates[0], *order]:
+        if spent >= COMPARING_END * total:
+            break
+        spent += yield from _fit(candidate, datasets, FIRST_SPLIT, seconds, total - spent)
+        compared.append(candidate)
+    for candidate in _finalists(compared):
+        spent += yield from _fit(candidate, datasets, CONFIRMING_SPLIT, seconds, total - spent)
+    return Outcome(_ranked(candidates), spent)
+
+
+def _screen(
+    space: Space, defaults: Mapping[str, Any], datasets: Sequence[str], settings: Settings
+) -> Generator[Request, Measured, tuple[list[Candidate], float]]:
+    """Proposals in short fits; the first is the present defaults. Returns them and the cost."""
     study = _study(settings.seed)
     study.enqueue_trial(dict(defaults))
     candidates: list[Candidate] = []
     spent = 0.0
-    while spent < PROPOSING_SHARE * settings.total_seconds:
+    while spent < SCREENING_END * settings.total_seconds:
         trial = study.ask()
         candidate = Candidate(suggested(trial, space), is_default=not candidates)
         candidates.append(candidate)
-        for dataset in datasets:
-            measured = yield Request(candidate.options, dataset, FIRST_SPLIT)
+        found: list[float] = []
+        for dataset in datasets[:SCREENING_SETS]:
+            measured = yield Request(candidate.options, dataset, FIRST_SPLIT, SHORT * settings.cell_seconds)
             spent += measured.cpu_seconds
-            candidate.merits[dataset, FIRST_SPLIT] = measured.merit
-            trial.report(candidate.merit, len(candidate.merits))
-            if trial.should_prune() or spent >= settings.total_seconds:
+            found.append(measured.merit)
+            trial.report(statistics.fmean(found), len(found))
+            if trial.should_prune():
                 break
-        _tell(study, trial, candidate, len(datasets))
-    for candidate in _finalists(candidates, len(datasets)):
-        spent += yield from _confirm(candidate, datasets, settings.total_seconds - spent)
-    return Outcome(_ranked(candidates), spent)
+        whole = len(found) == min(SCREENING_SETS, len(datasets))
+        if whole:
+            candidate.screened = statistics.fmean(found)
+        _tell(study, trial, candidate.screened if whole else None)
+    return candidates, spent
 
 
 def _study(seed: int) -> Any:
@@ -109,42 +142,45 @@ def _study(seed: int) -> Any:
         raise UsageError("tuning needs Optuna, which is not installed: pip install 'fsibench[tune]'.") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS)
-    pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=FIRST_RUNG, reduction_factor=REDUCTION)
+    pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2)
     return optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
 
 
-def _tell(study: Any, trial: Any, candidate: Candidate, num_datasets: int) -> None:
+def _tell(study: Any, trial: Any, merit: float | None) -> None:
     import optuna
 
-    if len(candidate.merits) == num_datasets:
-        study.tell(trial, candidate.merit)
-    else:
+    if merit is None:
         study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+    else:
+        study.tell(trial, merit)
+
+
+def _finalists(compared: Sequence[Candidate]) -> list[Candidate]:
+    """The defaults and the best other one."""
+    others = sorted(compared[1:], key=lambda candidate: -candidate.merit)
+    return [*compared[:1], *others[:1]]
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
-    return sorted(candidates, key=lambda candidate: (-len(candidate.merits), -candidate.merit))
+    ranked = sorted(candidates, key=lambda one: (-len(one.merits), -one.merit, -one.screened))
+    defaults = candidates[0]
+    if ranked[0] is not defaults and not ranked[0].is_better_than(defaults):
+        ranked.remove(defaults)
+        ranked.insert(0, defaults)
+    return ranked
 
 
-def _finalists(candidates: Sequence[Candidate], num_datasets: int) -> list[Candidate]:
-    """Those that saw every data set, the best first; the defaults come second wherever they stand, to be compared with."""
-    whole = [candidate for candidate in _ranked(candidates) if len(candidate.merits) == num_datasets]
-    others = [candidate for candidate in whole[1:] if candidate is not candidates[0]]
-    defaults = [candidates[0]] if whole and whole[0] is not candidates[0] else []
-    return [*whole[:1], *defaults, *others]
-
-
-def _confirm(
-    candidate: Candidate, datasets: Sequence[str], seconds_left: float
+def _fit(
+    candidate: Candidate, datasets: Sequence[str], split: int, seconds: float, seconds_left: float
 ) -> Generator[Request, Measured, float]:
-    """The candidate on the other split; what it measured counts only when it saw every data set. Returns the cost."""
+    """The candidate on every data set; what it measured counts only when it saw all of them. Returns the cost."""
     merits: dict[tuple[str, int], float] = {}
     spent = 0.0
     for dataset in datasets:
         if spent >= seconds_left:
             return spent
-        measured = yield Request(candidate.options, dataset, CONFIRMING_SPLIT)
+        measured = yield Request(candidate.options, dataset, split, seconds)
         spent += measured.cpu_seconds
-        merits[dataset, CONFIRMING_SPLIT] = measured.merit
+        merits[dataset, split] = measured.merit
     candidate.merits.update(merits)
     return spent

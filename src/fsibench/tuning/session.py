@@ -46,7 +46,7 @@ class Task:
                 say(f"{name} is left out: {error}")
                 continue
             task = cls(entry, space, (name,), settings)
-            if task.cells(Request(task.defaults, name, 0)):
+            if task.cells(Request(task.defaults, name, 0, settings.cell_seconds)):
                 kept.append(name)
             else:
                 say(f"{name} is left out: it is too large for {entry.label}")
@@ -64,7 +64,7 @@ class Task:
         label = options.label(self.entry.file or method.name, options.changed(method))
         protocol = Protocol(
             "dev", (label,), (request.dataset,), splits=(request.split,), seeds=(self.settings.seed,),
-            seconds=self.settings.cell_seconds, clock="cpu", per_decade=1,
+            seconds=request.seconds, clock="cpu", per_decade=1,
         )  # fmt: skip
         return make_plan(protocol)
 
@@ -78,7 +78,7 @@ def tune(
     while True:
         measured = measure(task, request, store, run, make_executor)
         trial, last = (trial + 1, request.options) if request.options is not last else (trial, last)
-        say(f"trial {trial}, {request.dataset}/{request.split}: {measured.merit:.3f}, {measured.cpu_seconds:.1f} CPU s")
+        say(f"trial {trial}, {request.dataset}/{request.split}, {request.seconds:g} s: {measured.merit:.3f}, {measured.cpu_seconds:.1f} CPU s")
         try:
             request = steps.send(measured)
         except StopIteration as end:
@@ -97,10 +97,10 @@ def measure(
             raise KeyboardInterrupt
     found = store.show(cell.id)
     scores = found["evaluations"][-1] if found["status"] == "ok" and found["evaluations"] else {}
-    return Measured(objective.merit(request.dataset, request.split, scores), _cost(found, task.settings))
+    return Measured(objective.merit(request.dataset, request.split, scores), _cost(found, request.seconds))
 
 
-def _cost(found: Mapping[str, Any], settings: Settings) -> float:
+def _cost(found: Mapping[str, Any], seconds: float) -> float:
     """CPU seconds of a cell; one that was killed told none, and its whole training budget counts."""
     told = [found[column] for column in CPU_COLUMNS if found[column] is not None]
-    return float(sum(told)) if told else settings.cell_seconds
+    return float(sum(told)) if told else seconds
