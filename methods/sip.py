@@ -13,10 +13,16 @@ observation:
 whose expectation under p_θ carries gradients to the prior's parameters and to Z. β rises over the `warm_up`. p(θ) is a
 hyper-prior that the paper does not have: `sip[hyperprior=2.5]` is a variant. The learning rate falls to zero with the
 budget, that of T does not: T has to keep up.
+
+Nothing in the objective keeps a learned prior from interpolating a small table, so that long fits do. How far a fit may go
+(the sum of its learning rates) is therefore found first, on a fifth of the training rows and with two fifths of the budget;
+then a fresh fit sees all rows (`stop=validated`). `stop=budget` trains until the budget is spent, as the paper does until
+convergence.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +40,7 @@ from fsibench.blocks.linalg import JITTER, cholesky
 from fsibench.blocks.mlp import NoiseSampler
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior, make_prior, prior_class
+from fsibench.blocks.stopping import BestTravel, held_out
 from fsibench.blocks.training import (
     Optimiser,
     Schedule,
@@ -49,7 +56,10 @@ from fsibench.predictive import Predictive
 
 # A sampled conditional takes the root of the variance, whose derivative at zero is infinite.
 SMALLEST_VARIANCE = 1e-10
-TRAVEL_ROWS = 2_000
+# So few rows tell nothing, so many cannot be interpolated, and so short a fit does not: no limit is looked for.
+FEWEST_ROWS, MANY_ROWS, SHORT_TRAVEL = 20, 2_000, 2.0
+SEARCH_SHARE = 0.4  # of the budget, for the search of a limit
+ENOUGH_TO_JUDGE = 0.02  # share of the budget after which its number of steps is known well enough
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ class SIP(Method):
             "alpha": 0.5, "num_inducing": 100, "num_prior_draws": 100, "num_draws": 100,
             "num_test_draws": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.2, "initialisation": "released",
-            "initial_log_noise": -5.0, "travel": None, "dropout_bnn": 0.0, "dropout_ns": 0.05,
+            "initial_log_noise": -5.0, "stop": "budget", "dropout_bnn": 0.0, "dropout_ns": 0.05,
         },
         # the authors' SIP_BNN script
         "released": {
@@ -75,7 +85,7 @@ class SIP(Method):
             "alpha": 0.5, "num_inducing": 50, "num_prior_draws": 100, "num_draws": 100,
             "num_test_draws": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "travel": None, "dropout_bnn": 0.1, "conditional": "sampled",
+            "initial_log_noise": -5.0, "stop": "budget", "dropout_bnn": 0.1, "conditional": "sampled",
         },
         # the authors' SIP_NS script
         "released_ns": {
@@ -83,12 +93,11 @@ class SIP(Method):
             "alpha": 0.5, "num_inducing": 100, "num_prior_draws": 100, "num_draws": 100,
             "num_test_draws": 500, "batch_size": 10, "learning_rate": 1e-4, "discriminator_learning_rate": 1e-3,
             "schedule": "constant", "warm_up": 0.05, "discriminator_draws": "fresh", "initialisation": "released",
-            "initial_log_noise": -5.0, "travel": None, "dropout_ns": 0.05, "conditional": "sampled",
+            "initial_log_noise": -5.0, "stop": "budget", "dropout_ns": 0.05, "conditional": "sampled",
         },
     }  # fmt: skip
     search: ClassVar[Space] = {
         "learning_rate": Between(1e-3, 2e-2, log=True),
-        "travel": Between(1.0, 30.0, log=True),
         "discriminator_learning_rate": Between(3e-4, 1e-2, log=True),
         "batch_size": (25, 50, 100, 200),
         "num_inducing": (20, 30, 50, 100),
@@ -108,10 +117,7 @@ class SIP(Method):
     learning_rate: float = 5e-3
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
-    # With prior=bnn, the sum of all learning rates at most: a longer budget takes smaller steps. Nothing in the objective keeps
-    # a learned network prior from interpolating the training rows, so that long fits at a high rate do. Many rows cannot be
-    # interpolated: beyond `TRAVEL_ROWS` the limit grows with their number. None: no limit.
-    travel: float | None = 4.0
+    stop: Literal["validated", "budget"] = "validated"  # the limit on the sum of all learning rates; `budget`: none
     epochs: int = 0  # length of the schedule, after which the fit ends; 0 means that of the budget
     # With prior=bnn, the width of a Gaussian hyper-prior on θ around a network of unit scale (`Prior.log_hyperprior`); 0
     # means none, as in the paper. Nothing else in the objective keeps a learned prior from fitting the training rows.
@@ -128,7 +134,7 @@ class SIP(Method):
     initialisation: Literal["scaled", "released"] = "scaled"
     inducing_start: Literal["rows", "one_spot"] = "rows"  # some training inputs, or all close to one of them
     fit_q: bool = True  # false: q(u) keeps the parameters it starts with, and only the prior, Z and the noise are fitted
-    # λ moves by at most `travel`, too: from −4 it reaches the noise of tables that are nearly all noise (0) and nearly without (−8)
+    # a limited λ moves by no more than the limit: −4 lies between tables that are nearly all noise (0) and nearly without (−8)
     initial_log_noise: float = -4.0
     jitter: float = JITTER
 
@@ -160,29 +166,52 @@ class SIP(Method):
         return "; ".join(filter(None, parts))
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SparseImplicitProcess]:
-        prior = initial_prior(self, train.x, generator)
-        sampler = make_sampler(self, generator, train.x.dtype)
-        start = initial_inducing(train.x, self.num_inducing, generator, self.inducing_start)
+        begin, travel = 0.0, None
+        searched: SparseImplicitProcess | None = None
+        if self.stop == "validated" and FEWEST_ROWS <= len(train) < MANY_ROWS:
+            rows, rest = held_out(train, generator)
+            limit = BestTravel(rows, seed=0)
+            search = self._trained(rest, lambda: budget.fraction / SEARCH_SHARE, "constant", None, generator)
+            for step, model in enumerate(search, 1):
+                if limit.look(model.travelled, model):
+                    searched = copy.deepcopy(model)
+                yield model
+                begin = budget.fraction
+                if begin >= SEARCH_SHARE or (begin >= ENOUGH_TO_JUDGE and step * self.learning_rate < 2 * SHORT_TRAVEL * begin):
+                    break
+            travel = limit.choice() if begin >= SEARCH_SHARE else None
+        for model in self._trained(train, lambda: (budget.fraction - begin) / (1.0 - begin), self.schedule, travel, generator):
+            # half-way, the fresh fit on all rows is at least as good as the best of the search
+            early = searched is not None and budget.fraction < 0.5 * (1.0 + begin) and not budget.in_last_pull
+            yield searched if early and searched is not None else model
+
+    def _trained(
+        self, data: Data, fraction: Callable[[], float], schedule: Schedule, travel: float | None, generator: torch.Generator
+    ) -> Iterator[SparseImplicitProcess]:
+        """One model from its start, after each step on the objective."""
+        prior = initial_prior(self, data.x, generator)
+        sampler = make_sampler(self, generator, data.x.dtype)
+        start = initial_inducing(data.x, self.num_inducing, generator, self.inducing_start)
         model = SparseImplicitProcess(self, prior, sampler, start)
-        contrast = make_contrast(self, generator, train.x.dtype)
+        contrast = make_contrast(self, generator, data.x.dtype)
         others = [*(sampler.parameters if self.fit_q else ()), model.inducing, model.log_noise]
-        travel = self.travel * max(1.0, len(train) / TRAVEL_ROWS) if self.travel and self.prior == "bnn" else None
-        optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, self.schedule, travel)
+        optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, schedule, travel)
         previous = model.draw_inducing(generator)
-        schedule = progress(lambda: budget.fraction, steps_of(self.epochs, len(train), self.batch_size))
-        for fraction, batch in zip(schedule, train.batches(self.batch_size, generator), strict=False):
+        shares = progress(fraction, steps_of(self.epochs, len(data), self.batch_size))
+        for share, batch in zip(shares, data.batches(self.batch_size, generator), strict=False):
             if self.discriminator_draws == "fresh":
                 previous = model.draw_inducing(generator)
             u, conditional = model.draw_conditional(batch.x, generator)
-            contrast.improve(*previous, fraction, generator)
+            contrast.improve(*previous, share, generator)
             previous = u.detach(), conditional.f_z.detach()
             kl = contrast.divergence(u, conditional.f_z)
             data_term = model.data_term(batch.y, conditional, generator)
-            loss = warm_up(fraction, self.warm_up) / len(train) * kl - data_term
+            loss = warm_up(share, self.warm_up) / len(data) * kl - data_term
             if self.prior == "bnn" and self.hyperprior > 0.0:
-                loss = loss - prior.log_hyperprior(self.hyperprior, self.hyperprior) / len(train)
+                loss = loss - prior.log_hyperprior(self.hyperprior, self.hyperprior) / len(data)
+            model.travelled += optimiser.learning_rate(share)
             model.last = {
-                "loss": optimiser.minimise(loss, fraction),
+                "loss": optimiser.minimise(loss, share),
                 "kl": kl.detach(),
                 "discriminator_loss": contrast.loss,
             }
@@ -199,6 +228,7 @@ class SparseImplicitProcess:
         self.inducing = leaf(inducing)  # Z, [M, D]
         self.log_noise = leaf(inducing.new_tensor(options.initial_log_noise))  # λ
         self.dropout_rate = {"bnn": options.dropout_bnn, "ns": options.dropout_ns}.get(options.prior, 0.0)
+        self.travelled = 0.0  # the sum of learning rates so far
         self.last: dict[str, float | Tensor] = {}
 
     def draw_conditional(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Conditional]:

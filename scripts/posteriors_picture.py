@@ -17,7 +17,7 @@ from matplotlib import pyplot
 import fsibench
 from fsibench import registry
 
-METHODS = ("gp", "ensemble", "bbb", "vip", "fbnn", "sip[alpha=1,travel=none]")
+METHODS = ("gp", "ensemble", "bbb", "vip", "fbnn", "sip[alpha=1,stop=budget]")
 PROBLEMS = ("bimodal", "snelson")
 MOST_ROWS = 400
 

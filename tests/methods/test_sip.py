@@ -13,7 +13,7 @@ from torch import Tensor
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior
 from fsibench.blocks.training import Optimiser
-from fsibench.contract import Budget, Data
+from fsibench.contract import Budget, Data, Meter
 from fsibench.methods import sip
 from fsibench.methods.sip import (
     SIP,
@@ -249,18 +249,38 @@ def test_a_q_that_is_not_fitted_keeps_its_parameters_and_is_a_variant() -> None:
     assert SMALL.departure() == ""
 
 
-@pytest.mark.parametrize(("num_rows", "factor"), [(40, 1.0), (2000, 1.0), (5000, 2.5)])
-def test_the_limit_on_learning_rates_grows_with_rows_that_cannot_be_interpolated(
-    num_rows: int, factor: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits = []
+def limits_of(options: SIP, train: Data, steps: int, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """What each optimiser of a fit was given as its limit."""
+    limits: list[float | None] = []
 
     def optimiser(*arguments: Any) -> Optimiser:
         limits.append(arguments[-1])
         return Optimiser(*arguments)
 
     monkeypatch.setattr(sip, "Optimiser", optimiser)
-    for options in (SMALL, dataclasses.replace(SMALL, travel=None), dataclasses.replace(SMALL, prior="ns")):
-        next(options.fit(data(num_rows), Budget(steps=1), stream()))
-    assert SMALL.travel is not None
-    assert limits == [factor * SMALL.travel, None, None]
+    for _ in Meter(steps=steps).pulls(options, train, stream()):
+        pass
+    return limits
+
+
+def test_a_limit_is_looked_for_where_rows_can_be_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sip.BestTravel, "choice", lambda self: 3.0)
+    assert limits_of(SMALL, data(40), 1000, monkeypatch) == [None, 3.0]
+    assert limits_of(dataclasses.replace(SMALL, stop="budget"), data(40), 5, monkeypatch) == [None]
+    assert limits_of(SMALL, data(sip.MANY_ROWS), 5, monkeypatch) == [None]
+    assert limits_of(SMALL, data(sip.FEWEST_ROWS - 1), 5, monkeypatch) == [None]
+
+
+def test_a_fit_too_short_to_interpolate_gives_the_search_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sip.BestTravel, "choice", lambda self: pytest.fail("nothing was searched"))
+    assert limits_of(SMALL, data(40), 100, monkeypatch) == [None, None]
+
+
+def test_the_last_posterior_is_that_of_all_rows_and_earlier_ones_do_not_fall_back() -> None:
+    shown = list(Meter(steps=1000).pulls(SMALL, data(40), stream()))
+    first, middle, last = shown[0], shown[500], shown[-1]
+    assert first is not last
+    assert middle is not first
+    assert middle is not last
+    assert 0.0 < middle.travelled <= SMALL.learning_rate * 400 * 1.001
+    assert shown[-2] is last

@@ -58,7 +58,7 @@ def modes(draws: Floats) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", ["bnn", "ns"])
 def test_sip_finds_both_branches(prior: str) -> None:
-    posterior = fitted(SIP(prior=prior, alpha=1.0, initial_log_noise=NOISE), steps=STEPS[prior])
+    posterior = fitted(SIP(prior=prior, alpha=1.0, initial_log_noise=NOISE, stop="budget"), steps=STEPS[prior])
     scores = log_likelihoods(posterior)
     assert float(scores.mean()) > -2.75
     assert float(scores.mean()) < ORACLE + 3.0 * float(scores.std()) / math.sqrt(len(scores))
