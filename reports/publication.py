@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import re
 import tomllib
@@ -130,7 +132,28 @@ def size(board: Publication, _: str) -> str:
     text += f" Code: revision {', '.join(revisions)}." if revisions else ""
     left = planned - complete
     text += f" The board is partial: {count(left, 'split')} to go, and its order can change." if left else ""
-    return f"{text}{_to_come(board)}"
+    return f"{text}{_other_options(board)}{_to_come(board)}"
+
+
+def _other_options(board: Publication) -> str:
+    """Entries that were run with other options than their names stand for today; empty where there are none."""
+    results = board.report.results
+    found = []
+    for entry, cells in results.cells.groupby("entry", observed=True):
+        ran = [json.loads(text) for text in cells["options"].unique()]
+        today = _options_today(str(entry))
+        names = sorted({name for options in ran for name in {*options, *today} if options.get(name, ...) != today.get(name, ...)})
+        found += [f"{entry} ({', '.join(names) if len(names) < 6 else f'{len(names)} options'})"] if names else []
+    return f" Run with earlier defaults, not with today's: {', '.join(found)}." if found else ""
+
+
+def _options_today(entry: str) -> dict[str, Any]:
+    try:
+        method = registry.entry(entry).method
+    except UsageError:
+        return {}  # the name or an option of it is gone
+    options: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(method)))
+    return options
 
 
 def _to_come(board: Publication) -> str:

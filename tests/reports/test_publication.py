@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -135,6 +136,16 @@ def test_what_the_protocol_has_beyond_the_board_is_said(board: Publication) -> N
     assert "more entries (" in text
     assert "vip_collapsed" in text.split("more entries (")[1]
     assert "vip," not in text.split("more entries (")[1]
+
+
+def test_entries_that_ran_with_other_options_than_their_names_have_today_are_named(
+    board: Publication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = dict(zip(board.report.results.cells["entry"], map(json.loads, board.report.results.cells["options"]), strict=True))
+    monkeypatch.setattr(publication, "_options_today", lambda entry: ran[entry])
+    assert "earlier defaults" not in FRAGMENTS["size"](board, "")
+    monkeypatch.setattr(publication, "_options_today", lambda entry: {**ran[entry], **({"rate": 0.1} if entry == "vip" else {})})
+    assert "Run with earlier defaults, not with today's: vip (rate)." in FRAGMENTS["size"](board, "")
 
 
 def test_results_of_a_later_run_join_the_committed_ones(
