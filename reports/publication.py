@@ -1,8 +1,9 @@
 """Committed results as text: what README and documentation print between markers, always made from the packed store.
 
     <!-- published NAME -->  ...  <!-- /published -->
+    <!-- published NAME of STORE -->  ...  <!-- /published -->
 
-`FRAGMENTS` lists the names. Nothing here is typed by hand: a sentence is either computed from the store or absent.
+STORE is another packed store of the same folder. `FRAGMENTS` lists the names. Nothing here is typed by hand: a sentence is either computed from the store or absent.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from fsibench import registry
 from fsibench.errors import UsageError, unknown
 from fsibench.harness.plan import load_protocol
 from fsibench.reports import figures, markdown
-from fsibench.reports.analysis import ledger, plausibility
+from fsibench.reports.analysis import ledger, peers, plausibility
 from fsibench.reports.analysis.overview import count
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.analysis.results import Subset
 from fsibench.reports.texts import score_table
 
-MARKER = re.compile(r"(<!-- published ([a-z-]+) -->\n).*?(<!-- /published -->)", re.DOTALL)
+MARKER = re.compile(r"(<!-- published ([a-z-]+)(?: of ([a-z0-9-]+))? -->\n).*?(<!-- /published -->)", re.DOTALL)
 NUM_PUBLISHED = 168
 MOST_FAILURES = 0.01
 WANTED_REPRODUCED = 140
@@ -57,6 +58,13 @@ class Publication:
         for key in content.keys() - {"families", "explanations"}:
             raise unknown(f"key in {notes}", key, ["families", "explanations"])
         return cls(store, content.get("families", {}), content.get("explanations", {}))
+
+    def sibling(self, name: str) -> Publication:
+        """Another packed store of the same folder."""
+        store = self.store.with_name(f"{name}.parquet")
+        if not store.is_file():
+            raise UsageError(f"there are no committed results at {store}; `fsibench publish --name {name} --from STORE` makes them.")
+        return dataclasses.replace(self, store=store)
 
     @cached_property
     def report(self) -> Report:
@@ -282,6 +290,35 @@ def published(board: Publication, folder: str) -> str:
     return "\n\n".join(filter(None, [text, ledger.banner(lines), table, f"All verdicts: [ledger.csv]({folder}ledger.csv)."]))
 
 
+def peers_table(board: Publication, _: str) -> str:
+    """Published numbers of other papers beside ours, for the columns that our entries answer for."""
+    results = board.report.results
+    columns = set(results.cells["reproduces"]) - {""}
+    lines = [line for line in peers.lines(board.report.overview) if line.method in columns and line.dataset in results.datasets]
+    rows = [[line.dataset, line.metric.upper(), line.printed, line.ours_text, line.verdict, line.why] for line in lines]
+    counts = pd.Series([line.verdict for line in lines]).value_counts()
+    told = ", ".join(f"{name} {number}" for name, number in counts.items())
+    return "\n\n".join([markdown.table(rows, ["data set", "score", "published", "ours", "verdict", "why"]), f"Verdicts: {told}."])
+
+
+def against_first(board: Publication, _: str) -> str:
+    """On how many data sets each entry has a better mean than the first one by name."""
+    overview, results = board.report.overview, board.report.results
+    first, *others = sorted(results.entries)
+    rows = []
+    for entry in others:
+        row = [f"`{entry}`"]
+        for key in results.headline:
+            means = overview.summaries[key]["mean"]
+            gains = [float(means[dataset, entry] - means[dataset, first]) for dataset in results.datasets]
+            better = sum(gain > 0.0 if results.metrics[key].larger_is_better else gain < 0.0 for gain in gains)
+            row.append(f"{better} of {len(gains)}")
+        rows.append(row)
+    heads = [f"better than `{first}` in", *(results.metrics[key].label for key in results.headline)]
+    table: str = markdown.table(rows, heads)
+    return table
+
+
 def measures(board: Publication, _: str) -> str:
     """What the board promises, and whether it holds."""
     rates = board.failure_rates
@@ -325,7 +362,7 @@ def drawn(board: Publication) -> dict[str, bytes]:
 
 FRAGMENTS: dict[str, Callable[[Publication, str], str]] = {
     "size": size, "winner": winner, "board": board_table, "ranks": ranks, "scores": scores, "published": published,
-    "measures": measures, "pictures": pictures,
+    "measures": measures, "pictures": pictures, "peers": peers_table, "against-first": against_first,
 }  # fmt: skip
 
 
@@ -337,8 +374,9 @@ def filled(text: str, page: Path, board: Publication) -> str:
         if match[2] not in FRAGMENTS:
             raise unknown(f"fragment in {page.name}", match[2], FRAGMENTS)
         folder = os.path.relpath(board.store.parent.resolve(), page.parent.resolve()).replace(os.sep, "/")
-        made = FRAGMENTS[match[2]](board, "" if folder == "." else f"{folder}/")
-        return f"{match[1]}\n{made}\n\n{match[3]}"
+        chosen = board if match[3] is None else board.sibling(match[3])
+        made = FRAGMENTS[match[2]](chosen, "" if folder == "." else f"{folder}/")
+        return f"{match[1]}\n{made}\n\n{match[4]}"
 
     return MARKER.sub(fragment, text)
 

@@ -148,6 +148,28 @@ def test_entries_that_ran_with_other_options_than_their_names_have_today_are_nam
     assert "Run with earlier defaults, not with today's: vip (rate)." in FRAGMENTS["size"](board, "")
 
 
+def test_a_fragment_can_be_of_another_store_of_the_folder(make_store: MakeStore, tmp_path: Path) -> None:
+    folder = packed(make_store(entries=("bbb", "gp"), splits=2), tmp_path / "board")
+    page = tmp_path / "README.md"
+    page.write_text("<!-- published against-first of depth -->\n<!-- /published -->\n")
+    board = Publication.read(folder / "uci.parquet", folder / "board.toml")
+    with pytest.raises(UsageError, match="publish --name depth --from STORE"):
+        publication.filled(page.read_text(), page, board)
+    other = make_store(entries=("dvip[layers=1]", "dvip[layers=2]"), splits=2, name="depth")
+    assert main(["publish", "--folder", str(folder), "--name", "depth", "--from", str(other)]) == 0
+    assert "better than `dvip[layers=1]` in" in page.read_text()
+    assert re.search(r"\| `dvip\[layers=2\]` +\| \d of 8", page.read_text())
+    assert main(["publish", "--folder", str(folder), "--check"]) == 0
+
+
+def test_published_numbers_of_other_papers_stand_beside_ours(make_store: MakeStore, tmp_path: Path) -> None:
+    store = packed(make_store(entries=("dropout", "bbb"), splits=5, scheme="standard", reproduces={"dropout": "dropout"}), tmp_path / "board") / "uci.parquet"
+    text = FRAGMENTS["peers"](Publication.read(store, tmp_path / "none.toml"), "")
+    assert "−2.46 ± 0.25 (sd)" in text
+    assert "Verdicts: " in text
+    assert "protein" not in text, "a set that was not run"
+
+
 def test_results_of_a_later_run_join_the_committed_ones(
     make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from fsibench.reports.publication import Publication
 
+MAIN = "uci"
 STAMP = "site/made-from.txt"
 MOST_SITE_BYTES = 10_000_000
 
@@ -29,8 +30,8 @@ def add_parser(commands: Any) -> None:
         help="committed results into site, tables, pictures, README and docs; --check says whether they are up to date",
     )
     parser.add_argument("--folder", type=Path, default=Path("leaderboard"), metavar="DIR", help="with the packed store (default: %(default)s)")
-    parser.add_argument("--name", default="uci", help="which packed store: NAME.parquet (default: %(default)s)")
     parser.add_argument("--from", dest="source", type=Path, metavar="STORE", help="first take over the cells of this store")
+    parser.add_argument("--name", default=MAIN, help="into which packed store: NAME.parquet (default: %(default)s, the board itself)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 and a list where something is out of date")
     parser.set_defaults(handler=_publish)
 
@@ -38,9 +39,9 @@ def add_parser(commands: Any) -> None:
 def _publish(arguments: argparse.Namespace) -> int:
     from fsibench.reports.publication import Publication, drawn
 
-    folder, packed = arguments.folder, arguments.folder / f"{arguments.name}.parquet"
+    folder, packed = arguments.folder, arguments.folder / f"{MAIN}.parquet"
     if arguments.source is not None and not arguments.check:
-        _take_over(arguments.source, packed)
+        _take_over(arguments.source, folder / f"{arguments.name}.parquet")
     if not packed.is_file():
         raise UsageError(f"there are no committed results at {packed}; --from STORE makes them from a run's store.")
     board = Publication.read(packed, folder / "board.toml")
