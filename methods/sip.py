@@ -57,7 +57,7 @@ from fsibench.predictive import Predictive
 # A sampled conditional takes the root of the variance, whose derivative at zero is infinite.
 SMALLEST_VARIANCE = 1e-10
 # So few rows tell nothing, so many cannot be interpolated, and so short a fit does not: no limit is looked for.
-FEWEST_ROWS, MANY_ROWS, SHORT_TRAVEL = 20, 2_000, 2.0
+FEWEST_ROWS, MANY_ROWS, SHORT_TRAVEL = 20, 5_000, 2.0
 SEARCH_SHARE = 0.4  # of the budget, for the search of a limit
 ENOUGH_TO_JUDGE = 0.02  # share of the budget after which its number of steps is known well enough
 
