@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,9 +172,27 @@ def test_a_bar_is_shown_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -
     shown = capsys.readouterr().err
     assert "bbb [##############################] 100%  30 steps" in shown
     assert shown.endswith("\n")
+    assert shown.startswith("\rbbb [                              ]   0%  before the first step")
     with Bar("nothing", shown=None) as bar:  # not a terminal
         bar.show(0.5, "")
     assert capsys.readouterr().err == ""
+
+
+def test_a_bar_is_shown_in_a_notebook(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    with Bar("mine") as bar:
+        bar.show(1.0, "done")
+    assert "mine [##############################] 100%  done" in capsys.readouterr().err
+
+
+def test_other_units_give_the_same_model() -> None:
+    """Inputs and targets are standardised, so that units cancel."""
+    model = fsibench.fit("bbb", X, Y, steps=30, progress=False)
+    other = fsibench.fit("bbb", 1000.0 * X + 5.0, 3.0 * Y - 7.0, steps=30, progress=False)
+    assert other.predict(1000.0 * X + 5.0) == pytest.approx(3.0 * model.predict(X) - 7.0, abs=1e-3)
+    there, here = other.score(1000.0 * X + 5.0, 3.0 * Y - 7.0), model.score(X, Y)
+    assert there["crps"] == pytest.approx(3.0 * here["crps"], rel=1e-3)
+    assert there["ll"] == pytest.approx(here["ll"] - math.log(3.0), abs=1e-3)
 
 
 @dataclass(frozen=True)
@@ -209,8 +229,11 @@ def test_a_run_its_results_and_its_report_from_python(tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
     frame = fsibench.run("smoke", store=store, methods=["constant", "linear"], datasets=["yacht"], executor="inline")
     assert sorted(frame["entry"]) == ["constant", "linear"]
-    assert (frame["final"] == 1).all()
-    assert len(fsibench.load(store, curves=True)) >= len(frame)
+    assert frame["final"].dtype == "boolean"
+    assert frame["final"].all()
+    curves = fsibench.load(store, curves=True)
+    assert len(curves[curves["final"]]) == len(frame) <= len(curves)
+    assert set(fsibench.load(store, table="cells")["entry"]) == {"constant", "linear"}
     index = fsibench.report(store, out=tmp_path / "site", figures="none")
     assert "linear" in index.read_text()
 

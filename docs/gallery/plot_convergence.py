@@ -5,7 +5,6 @@ Convergence, calibration and ranks
 A small run from Python, and three pictures from its rows. ``fsibench report`` makes the full site from the same store.
 """
 
-import json
 import os
 import tempfile
 from pathlib import Path
@@ -47,9 +46,11 @@ figure.tight_layout()
 # Calibration
 # -----------
 # Observed against nominal coverage of central intervals, from the counts of the probability integral transform.
+pit = fsibench.load(store, table="pit")
 figure, axes = plt.subplots(figsize=(4.2, 4.0))
 for entry in ENTRIES:
-    counts = np.sum([np.asarray(json.loads(pit)) for pit in final.loc[final["entry"] == entry, "pit"]], axis=0)
+    looks = final.loc[final["entry"] == entry, ["cell", "step"]]
+    counts = pit.merge(looks, on=["cell", "step"]).groupby("bin")["count"].sum().to_numpy()
     inner = [counts[10 - k : 10 + k].sum() / counts.sum() for k in range(11)]
     axes.plot(np.linspace(0, 1, 11), inner, marker="o", markersize=3, label=entry)
 axes.plot([0, 1], [0, 1], color="0.7", linestyle="--")

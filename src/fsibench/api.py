@@ -24,6 +24,7 @@ from fsibench import options, registry
 from fsibench.contract import Data, Meter, Method, Posterior
 from fsibench.data import Floats, Standardiser
 from fsibench.errors import UsageError
+from fsibench.harness import export
 from fsibench.harness.identity import derive_seed
 from fsibench.harness.runner import ROWS_PER_DRAW, ROWS_PER_PREDICT, device_named, scalar_trace
 from fsibench.harness.schedule import Schedule
@@ -62,7 +63,7 @@ def fit(
     targets = as_targets(y, len(inputs))
     if seconds is None and steps is None:
         seconds = DEFAULT_SECONDS
-    if not isinstance(seconds, Real | None) or not isinstance(steps, Integral | None):
+    if not isinstance(seconds, Real | None) or not isinstance(steps, Integral | None) or isinstance(steps, bool):
         raise UsageError(f"seconds must be a number and steps a whole number; got {seconds!r} and {steps!r}.")
     if seconds is not None and math.isinf(seconds):
         raise UsageError("a fit ends after a finite number of seconds; write seconds=10 or steps=1000.")
@@ -264,7 +265,7 @@ class Model:
         if x is None:
             margin = 0.1 * (rows.max() - rows.min())
             x = np.linspace(rows.min() - margin, rows.max() + margin, 200)
-        grid = np.sort(np.asarray(x, dtype=float).reshape(-1))
+        grid = np.sort(as_inputs(x)[1].reshape(-1))
         axes = pyplot.subplots()[1] if ax is None else ax
         low, lower, middle, upper, high = self.quantile(grid, (0.05, 0.25, 0.5, 0.75, 0.95)).T
         axes.fill_between(grid, low, high, color="C0", alpha=0.2, label="90 % of y")
@@ -288,7 +289,11 @@ class Model:
         return torch.Generator(self._train.x.device).manual_seed(derive_seed(purpose, self._seed))
 
 
-def load(store: str | Path = DEFAULT_STORE, curves: bool = False) -> pd.DataFrame:
-    """Results as a tidy frame: one row per finished cell, or with `curves` one per look at it."""
+def load(store: str | Path = DEFAULT_STORE, curves: bool = False, table: str = "evaluations") -> pd.DataFrame:
+    """Results as a tidy frame: one row per finished cell, or with `curves` one per look at it.
+
+    Columns are those of `fsibench export --dictionary`, and so are the other tables: cells, options, pit, trace.
+    """
     with Store.read(Path(store)) as opened:
-        return opened.evaluations(only_final=not curves)
+        found = export.frame(opened, table)
+    return found if curves or "final" not in found else found[found["final"].fillna(False)].reset_index(drop=True)

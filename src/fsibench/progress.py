@@ -22,6 +22,7 @@ class Bar:
         self._line = ""
 
     def __enter__(self) -> Self:
+        self.show(0.0, "before the first step")  # which can take most of a fit
         return self
 
     def show(self, fraction: float, text: str) -> None:
