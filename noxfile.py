@@ -1,6 +1,6 @@
 """One way in: what continuous integration does, nox does, and nothing else.
 
-Every session installs with `-c constraints.txt`, which pins the CPU-sized torch that our numbers were made with.
+Every session installs with `-c constraints.txt`, which pins the torch that our numbers were made with.
 """
 
 from __future__ import annotations
