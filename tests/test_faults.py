@@ -19,6 +19,8 @@ from fsibench.executors.worker import CELL, SERVER, SUPERVISOR
 from fsibench.harness import processes
 from fsibench.harness.store import Store
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc, prctl and core pinning")
+
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
 
 

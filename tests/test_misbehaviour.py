@@ -18,6 +18,7 @@ from fsibench.harness.store import Store
 from fsibench.registry import entry
 
 ODD = Path(__file__).parent / "support" / "odd_methods.py"
+NEEDS_PROC = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 SCORES = ["dataset", "split", "step", "rmse", "ll", "crps"]
 
 # Entry -> status and a part of the message.
@@ -63,7 +64,7 @@ def scores(store: Path, method: str) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@NEEDS_PROC
 def test_each_misbehaviour_has_its_own_status_and_the_honest_entry_is_exact(tmp_path: Path) -> None:
     wild, calm = tmp_path / "wild.sqlite", tmp_path / "calm.sqlite"
     labels = {name: entry(f"{ODD}:{name}").label for name in MISBEHAVIOUR}
@@ -82,6 +83,7 @@ def test_each_misbehaviour_has_its_own_status_and_the_honest_entry_is_exact(tmp_
     pd.testing.assert_frame_equal(scores(wild, "linear"), scores(calm, "linear"), check_exact=True)
 
 
+@NEEDS_PROC
 def test_a_daemon_ends_with_its_cell_and_gives_the_core_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     marker = f"marker-{os.getpid()}-daemon"
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -141,6 +143,7 @@ def wait_for_server(driver: subprocess.Popen[str]) -> int:
         time.sleep(0.01)
 
 
+@NEEDS_PROC
 def test_a_server_killed_at_start_up_is_replaced(tmp_path: Path) -> None:
     driver = start(tmp_path, "--methods", "constant")
     os.kill(wait_for_server(driver), signal.SIGKILL)
@@ -162,6 +165,7 @@ def test_a_server_that_cannot_start_is_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@NEEDS_PROC
 def test_ctrl_c_during_start_up_is_one_sentence(tmp_path: Path) -> None:
     driver = start(tmp_path, "--methods", "constant")
     wait_for_server(driver)

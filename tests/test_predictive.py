@@ -95,6 +95,7 @@ def test_fair_ensemble_of_one_draw_is_refused() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is given in other units")
 def test_crps_of_ten_thousand_points_with_500_components_needs_less_than_500_megabytes() -> None:
     program = """
 import resource, torch
