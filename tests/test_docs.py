@@ -48,6 +48,12 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
         assert target.startswith(generated) or (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_formulas_are_plain_text(path: Path) -> None:
+    """Dollar signs mean nothing to our pages: a typeset formula would need a script from the network."""
+    assert "$$" not in path.read_text(encoding="utf-8")
+
+
 def commands_in(path: Path) -> set[str]:
     text = path.read_text(encoding="utf-8")
     return set(re.findall(r"(?:^|`|\$ |\s{4})fsibench (?!@|is\b)([a-z]+)\b", text, flags=re.MULTILINE))

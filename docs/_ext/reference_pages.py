@@ -6,17 +6,24 @@ import dataclasses
 import inspect
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sphinx.application import Sphinx
+from option_comments import meanings
 
 from fsibench import metrics, options, registry, scoring
 from fsibench.data.card import NOT_COUNTED, card, show_twins
 from fsibench.data.card import text as card_text
 
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+HERE = Path(__file__).parent
 FOLDER = "_reference"
-ADVICE = tomllib.loads((Path(__file__).parent / "advice.toml").read_text(encoding="utf-8"))
+ADVICE = tomllib.loads((HERE / "advice.toml").read_text(encoding="utf-8"))
+OPTIONS = tomllib.loads((HERE / "options.toml").read_text(encoding="utf-8"))
+DEVIATIONS_HEAD = ["| topic | here | paper or released code |", "|---|---|---|"]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -26,17 +33,15 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 def write_pages(app: Sphinx) -> None:
     folder = Path(app.srcdir) / FOLDER
-    pages = {
-        **method_pages(),
-        **dataset_pages(),
-        **metric_pages(),
-        "protocols.md": protocols_page(),
-    }
-    for name, text in pages.items():
+    for name, text in all_pages().items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:  # untouched pages are not read again
             path.write_text(text, encoding="utf-8")
+
+
+def all_pages() -> dict[str, str]:
+    return {**method_pages(), **dataset_pages(), **metric_pages(), "protocols.md": protocols_page()}
 
 
 # Methods -------------------------------------------------------------------------------------------------------------
@@ -47,6 +52,7 @@ def method_pages() -> dict[str, str]:
     names = sorted(found.items)
     lines = ["# Methods", "", "| entry | what | paper | |", "|---|---|---|---|"]
     lines += [method_row(name, found.items[name]) for name in names]
+    lines += deviations_section("## Deviations that several methods share", [row for row in deviations() if not named_in(row)])
     lines += ["", "```{toctree}", ":hidden:", "", *(f"methods/{name}" for name in names), "```", ""]
     return {"methods.md": "\n".join(lines), **{f"methods/{n}.md": method_page(n, found.items[n]) for n in names}}
 
@@ -57,37 +63,79 @@ def method_row(name: str, cls: Any) -> str:
 
 
 def method_page(name: str, cls: Any) -> str:
-    """Paper, marks, advice, the text at the top of its file, options as they resolve, presets, a command to try it."""
+    """Paper, marks, advice, the text at the top of its file, deviations, options as they resolve, presets, a command."""
     module_text = inspect.cleandoc(inspect.getmodule(cls).__doc__ or "")
+    resolved = registry.entry(name).method
     lines = [f"# {name}", "", first_line(cls), ""]
     lines += [f"*{cls.paper}*", ""] if cls.paper else []
-    lines += [f":::{{note}}\n{text}\n:::\n" for text in marks(cls)]
+    lines += [f":::{{note}}\n{text}\n:::\n" for text in marks(resolved)]
     advice = ADVICE.get(name, {})
     lines += [f"**When to use it.** {advice['use']}\n"] if "use" in advice else []
     lines += [f"**Cost.** {advice['cost']} `fsibench bench steps --methods {name}` measures it.\n"] if "cost" in advice else []
     lines += ["```console", f"$ fsibench run quick --methods constant,gp,{name} --datasets yacht,boston", "```", ""]
-    lines += ["## Objective, notation, deviations", "", "```text", module_text, "```", ""]
-    lines += ["## Options", "", "| option | default | type |", "|---|---|---|"]
-    resolved = registry.entry(name).method
-    lines += [f"| `{f.name}` | `{options.show(getattr(resolved, f.name))}` | `{type_text(f)}` |" for f in dataclasses.fields(cls)]
+    lines += ["## Objective, notation, deviations", "", "```text", module_text, "```"]
+    lines += deviations_section("### Deviations, side by side", [row for row in deviations() if concerns(row, name, cls)])
+    lines += option_lines(name, resolved)
     for preset, values in cls.presets.items():
         lines += ["", f"### Preset `{preset}`", "", f"`{name}[preset={preset}]` sets", ""]
         lines += [f"- `{key}={options.show(value)}`" for key, value in values.items()]
     return "\n".join(lines) + "\n"
 
 
-def marks(cls: Any) -> list[str]:
+def option_lines(name: str, method: Any) -> list[str]:
+    """A table of the options as they resolve, with what they mean."""
+    fields = dataclasses.fields(method)
+    if not fields:
+        return ["", "## Options", "", "None."]
+    comments = meanings(type(method))
+    rows = [
+        f"| `{f.name}` | `{options.show(getattr(method, f.name))}` | `{type_text(f)}` | {meaning(name, f.name, comments)} |"
+        for f in fields
+    ]
+    return ["", "## Options", "", "| option | default | type | meaning |", "|---|---|---|---|", *rows]
+
+
+def meaning(name: str, option: str, comments: Mapping[str, str]) -> str:
+    """What `options.toml` says, then the comment in the source; empty where there is neither."""
+    general = OPTIONS.get(name, {}).get(option) or OPTIONS["shared"].get(option, "")
+    return "; ".join(filter(None, [general, comments.get(option, "").rstrip(".")])).replace("|", "\\|")
+
+
+def deviations() -> list[str]:
+    """The rows of the table of deviations in `methods/README.md`."""
+    text = (HERE.parents[1] / "methods" / "README.md").read_text(encoding="utf-8").partition("## Deviations")[2]
+    return [line for line in text.splitlines() if line.startswith("|")][2:]
+
+
+def named_in(row: str) -> set[str]:
+    """The methods that the topic of a row names: `weights in AADM and AVB`."""
+    words = {word.lower() for word in re.findall(r"\w+", row.split("|")[1])}
+    return words & set(registry.methods().items)
+
+
+def concerns(row: str, name: str, cls: Any) -> bool:
+    """Whether a row names the method; or, naming none, an option that the method has."""
+    if named := named_in(row):
+        return name in named
+    return bool(set(re.findall(r"`(\w+)=", row)) & {field.name for field in dataclasses.fields(cls)})
+
+
+def deviations_section(heading: str, rows: list[str]) -> list[str]:
+    return ["", heading, "", *DEVIATIONS_HEAD, *rows] if rows else []
+
+
+def marks(method: Any) -> list[str]:
     texts = []
-    if cls.variant:
-        texts.append(f"A variant, not the published objective: {cls.variant}")
-    if cls.reproduces:
-        texts.append(f"Answers for the published column {cls.reproduces} in the ledger.")
-    if cls.note:
-        texts.append(cls.note)
-    if cls.max_rows:
-        texts.append(f"Meant for at most {cls.max_rows} training rows; a plan leaves it out of larger sets and says so.")
-    if cls.requires:
-        texts.append(f"Needs {', '.join(cls.requires)}.")
+    if method.variant:
+        texts.append(f"A variant, not the published objective: {method.variant}")
+    if method.reproduces:
+        texts.append(f"Answers for the published column {method.reproduces} in the ledger.")
+    if method.note:
+        texts.append(method.note)
+    if method.max_rows:
+        texts.append(f"Meant for at most {method.max_rows} training rows; a plan leaves it out of larger sets and says so.")
+    if method.requires:
+        texts.append(f"Needs {', '.join(method.requires)}.")
     return texts
 
 
