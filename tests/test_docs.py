@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import fsibench.testing
 from fsibench import registry
 from fsibench.cli import _parser
 from fsibench.data import TableDataset
@@ -75,6 +77,29 @@ def test_the_data_set_of_the_plugin_guide_is_split_and_audited(tmp_path: Path) -
     assert audit(wave) == []
     fewer = registry.dataset(f"{tmp_path}/wave.py:Wave[num_rows=50,train_rows=20]")
     assert fewer.fingerprint() != wave.fingerprint(), "options are part of the identity"
+
+
+ENTIRE = {"fsibench.predictive", "fsibench.errors"}  # modules of which the page on the API shows every member
+PLUGIN_NAMES = (
+    "fsibench.reports.pages.Page", "fsibench.reports.pages.single", "fsibench.blocks.priors.Prior", "fsibench.metrics.Metric",
+    "fsibench.metrics.Prediction", "fsibench.data.TableDataset", "fsibench.sklearn.FunctionSpaceRegressor",
+)  # fmt: skip
+
+
+def documented_names() -> set[str]:
+    """What the page on the API asks autodoc for, without modules."""
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    names = {target.rpartition(".")[2] for target in re.findall(r"^\.\. auto(?:function|class|exception):: (\S+)", page, flags=re.MULTILINE)}
+    names |= {name for members in re.findall(r":members: (.+)", page) for name in members.split(", ")}
+    return names | {name for module in ENTIRE for name in vars(importlib.import_module(module))}
+
+
+def test_the_page_on_the_api_has_every_public_name() -> None:
+    public = {*fsibench.__all__, *fsibench.testing.__all__} - {"__version__"}
+    assert public | {name.rpartition(".")[2] for name in PLUGIN_NAMES} <= documented_names()
+    for name in PLUGIN_NAMES:
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute)
 
 
 def test_the_page_on_protocols_names_every_key() -> None:
