@@ -83,7 +83,7 @@ class DVIP(Method):
         )  # fmt: skip
 
     def published_column(self) -> str:
-        return f"DVIP-{self.layers}" if self.layers > 1 else ""  # one layer is `vip`
+        return f"DVIP-{self.layers}" if self.layers > 1 and self.prior in ("bnn", "bnn_tied") else ""  # one layer is `vip`
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[DeepProcess]:
         model = DeepProcess(self, train, generator)

@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -52,12 +53,13 @@ from fsibench.blocks.training import (
     warm_up,
 )
 from fsibench.contract import Between, Budget, Data, Method, Space
+from fsibench.errors import Diverged
 from fsibench.predictive import Predictive
 
 # A sampled conditional takes the root of the variance, whose derivative at zero is infinite.
 SMALLEST_VARIANCE = 1e-10
 # So few rows tell nothing, so many cannot be interpolated, and so short a fit does not: no limit is looked for.
-FEWEST_ROWS, MANY_ROWS, SHORT_TRAVEL = 20, 5_000, 2.0
+FEWEST_ROWS, MANY_ROWS, SHORT_TRAVEL = 20, 2_000, 2.0
 SEARCH_SHARE = 0.4  # of the budget, for the search of a limit
 ENOUGH_TO_JUDGE = 0.02  # share of the budget after which its number of steps is known well enough
 
@@ -153,7 +155,7 @@ class SIP(Method):
             raise ValueError(f"dropout is a number from 0 to 1, below 1, got {self.dropout_bnn}, {self.dropout_ns}")
 
     def published_column(self) -> str:
-        return {"bnn": "SIP_BNN", "ns": "SIP_NS"}.get(self.prior, "")
+        return {"bnn": "SIP_BNN", "ns": "SIP_NS"}.get(self.prior, "") if self.alpha == 0.5 else ""
 
     def departure(self) -> str:
         hyperprior = self.hyperprior > 0.0 and self.prior == "bnn"
@@ -166,24 +168,32 @@ class SIP(Method):
         return "; ".join(filter(None, parts))
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SparseImplicitProcess]:
-        begin, travel = 0.0, None
-        searched: SparseImplicitProcess | None = None
-        if self.stop == "validated" and FEWEST_ROWS <= len(train) < MANY_ROWS:
-            rows, rest = held_out(train, generator)
-            limit = BestTravel(rows, seed=0)
-            search = self._trained(rest, lambda: budget.fraction / SEARCH_SHARE, "constant", None, generator)
-            for step, model in enumerate(search, 1):
-                if limit.look(model.travelled, model):
-                    searched = copy.deepcopy(model)
-                yield model
-                begin = budget.fraction
-                if begin >= SEARCH_SHARE or (begin >= ENOUGH_TO_JUDGE and step * self.learning_rate < 2 * SHORT_TRAVEL * begin):
-                    break
-            travel = limit.choice() if begin >= SEARCH_SHARE else None
+        searched, travel = None, None
+        if self.stop == "validated" and self.epochs == 0 and FEWEST_ROWS <= len(train) < MANY_ROWS:
+            searched, travel = yield from self._search(train, budget, generator)
+        begin = budget.fraction
         for model in self._trained(train, lambda: (budget.fraction - begin) / (1.0 - begin), self.schedule, travel, generator):
-            # half-way, the fresh fit on all rows is at least as good as the best of the search
-            early = searched is not None and budget.fraction < 0.5 * (1.0 + begin) and not budget.in_last_pull
-            yield searched if early and searched is not None else model
+            # a fresh fit needs about half of its time to be as good as the best of the search
+            early = budget.fraction < 0.5 * (1.0 + begin) and not budget.in_last_pull
+            yield searched if searched is not None and early else model
+
+    def _search(
+        self, train: Data, budget: Budget, generator: torch.Generator
+    ) -> Generator[SparseImplicitProcess, None, tuple[SparseImplicitProcess | None, float | None]]:
+        """How far a fit may go: yields the best model so far, returns it and the limit (None: no limit)."""
+        rows, rest = held_out(train, generator)
+        limit, best = BestTravel(rows, seed=0), None
+        trained = self._trained(rest, lambda: budget.fraction / SEARCH_SHARE, "constant", None, generator)
+        with suppress(Diverged):  # the looks before it tell how far is too far
+            for step, model in enumerate(trained, 1):
+                if limit.look(model.travelled, model):
+                    best = copy.deepcopy(model)
+                yield model if best is None else best
+                if budget.fraction >= SEARCH_SHARE:
+                    break
+                if budget.fraction >= ENOUGH_TO_JUDGE and step * self.learning_rate < 2 * SHORT_TRAVEL * budget.fraction:
+                    return best, None
+        return best, limit.choice()
 
     def _trained(
         self, data: Data, fraction: Callable[[], float], schedule: Schedule, travel: float | None, generator: torch.Generator

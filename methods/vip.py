@@ -132,10 +132,16 @@ class VIP(Method):
         require_at_least(2, num_draws=self.num_draws)
         require_at_least(1, num_steps=self.num_steps, batch_size=self.batch_size)
 
+    def published_column(self) -> str:
+        return self.reproduces if self.prior == "bnn" and self.alpha == 0.5 else ""
+
     def departure(self) -> str:
-        if self.regulariser == "subtracted_evidence":
-            return "the printed regulariser, whose objective has no maximum"
-        return super().departure()
+        parts = {
+            "the energy of the released code, which is not the printed one": self.objective == "released",
+            "no regulariser": self.regulariser == "none",
+            "the printed regulariser, whose objective has no maximum": self.regulariser == "subtracted_evidence",
+        }
+        return "; ".join(text for text, holds in parts.items() if holds)
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[MomentPosterior]:
         choice = self.choose(train, budget, generator)

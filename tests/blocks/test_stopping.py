@@ -53,6 +53,13 @@ def test_one_lucky_look_does_not_decide() -> None:
     assert limit.choice() == pytest.approx(0.3 * 1.3**6)
 
 
+def test_a_look_without_a_finite_score_counts_as_the_worst() -> None:
+    limit = BestTravel(ROWS, seed=0)
+    for place, shift in enumerate([math.nan, 1.0, 0.5, 0.0, 0.5, math.nan, 3.0]):
+        limit.look(1.3**place, Shifted(shift))
+    assert limit.choice() == pytest.approx(1.3**3)
+
+
 def test_a_look_says_whether_it_is_the_best_yet() -> None:
     limit = BestTravel(ROWS, seed=0)
     assert limit.look(0.3, Shifted(1.0))

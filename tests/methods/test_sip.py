@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior
 from fsibench.blocks.training import Optimiser
 from fsibench.contract import Budget, Data, Meter
+from fsibench.errors import Diverged
 from fsibench.methods import sip
 from fsibench.methods.sip import (
     SIP,
@@ -269,6 +271,24 @@ def test_a_limit_is_looked_for_where_rows_can_be_interpolated(monkeypatch: pytes
     assert limits_of(dataclasses.replace(SMALL, stop="budget"), data(40), 5, monkeypatch) == [None]
     assert limits_of(SMALL, data(sip.MANY_ROWS), 5, monkeypatch) == [None]
     assert limits_of(SMALL, data(sip.FEWEST_ROWS - 1), 5, monkeypatch) == [None]
+
+
+def test_a_schedule_of_its_own_is_not_run_twice() -> None:
+    options = dataclasses.replace(SMALL, epochs=5, batch_size=20)
+    assert len(list(options.fit(data(60), Budget(steps=10**9), stream()))) == 5 * 3
+
+
+def test_a_search_that_diverges_ends_and_all_rows_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = SIP._trained
+
+    def breaks(self: SIP, rows: Data, *arguments: Any) -> Iterator[SparseImplicitProcess]:
+        for step, found in enumerate(trained(self, rows, *arguments)):
+            if len(rows) < 40 and step == 20:
+                raise Diverged("the loss is not finite")
+            yield found
+
+    monkeypatch.setattr(SIP, "_trained", breaks)
+    assert len(list(Meter(steps=1000).pulls(SMALL, data(40), stream()))) == 1000
 
 
 def test_a_fit_too_short_to_interpolate_gives_the_search_up(monkeypatch: pytest.MonkeyPatch) -> None:

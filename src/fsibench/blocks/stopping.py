@@ -18,6 +18,7 @@ VALIDATION_SHARE = 0.2
 FIRST_LOOK, GROWTH = 0.25, 1.2
 # Rather too long than so short that nothing is learned.
 SHORTEST = 1.0
+LOWEST = -1e9  # of a look without a finite score
 
 
 class Predicting(Protocol):
@@ -45,8 +46,9 @@ class BestTravel:
             return False
         # the same random numbers every time: looks differ by what the fit has learned
         stream = torch.Generator(self._rows.x.device).manual_seed(self._seed)
-        score = posterior.predict(self._rows.x, stream).log_prob(self._rows.y).mean().item()
-        best = max((found for _, found in self.looks), default=-math.inf)
+        found = posterior.predict(self._rows.x, stream).log_prob(self._rows.y).mean().item()
+        score = found if math.isfinite(found) else LOWEST
+        best = max((score for _, score in self.looks), default=-math.inf)
         self.looks.append((travelled, score))
         return score > best
 

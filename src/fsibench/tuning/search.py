@@ -4,7 +4,7 @@ Optuna's TPE proposes, the present defaults first. A proposal is fitted for a qu
 other, at most three, and goes on only if its mean is in the upper half of what was seen there (successive halving). What
 learns fast may overfit later, so the best proposals and the defaults are then fitted for the whole budget on every data
 set. The best of those and the defaults meet on another split: the best of many single looks is mostly lucky. The defaults
-stay unless the difference, fit by fit, is larger than its standard error.
+stay unless the difference there, fit by fit, is larger than its standard error.
 
 The search is a generator of requests that is sent measurements. It neither fits nor stores anything, and the same
 measurements lead to the same requests; whoever drives it can therefore replay what a killed search had measured.
@@ -28,6 +28,7 @@ SHORT = 0.25  # budget of a screening fit, as a share of a whole one
 SCREENING_SETS = 3
 RANDOM_TRIALS = 8  # before the sampler trusts what it has seen
 FIRST_SPLIT, CONFIRMING_SPLIT = 0, 1
+NUM_FINALISTS = 2
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,13 @@ class Candidate:
         return statistics.fmean(self.merits.values()) if self.merits else -math.inf
 
     def is_better_than(self, other: Candidate) -> bool:
-        """By more than the standard error of the differences, fit by fit."""
-        differences = [merit - other.merits[key] for key, merit in self.merits.items() if key in other.merits]
-        if len(differences) < 2:
+        """On the confirming split, which did not choose it, by more than the standard error of the differences."""
+        pairs = [(merit, other.merits.get(key)) for key, merit in self.merits.items() if key[1] == CONFIRMING_SPLIT]
+        differences = [merit - before for merit, before in pairs if before is not None]
+        if not differences:
             return False
-        return statistics.fmean(differences) > statistics.stdev(differences) / math.sqrt(len(differences))
+        error = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
+        return statistics.fmean(differences) > error
 
 
 @dataclass(frozen=True)
@@ -97,14 +100,15 @@ def search(
     total, seconds = settings.total_seconds, settings.cell_seconds
     candidates, spent = yield from _screen(space, defaults, datasets, settings)
     order = sorted(candidates[1:], key=lambda candidate: -candidate.screened)
-    compared = []
+    compared: list[Candidate] = []
+    # the defaults and one other are always compared and confirmed: a search that ends before could only confirm the defaults
     for candidate in [candidates[0], *order]:
-        if spent >= COMPARING_END * total:
+        if spent >= COMPARING_END * total and len(compared) >= NUM_FINALISTS:
             break
-        spent += yield from _fit(candidate, datasets, FIRST_SPLIT, seconds, total - spent)
+        spent += yield from _fit(candidate, datasets, FIRST_SPLIT, seconds)
         compared.append(candidate)
     for candidate in _finalists(compared):
-        spent += yield from _fit(candidate, datasets, CONFIRMING_SPLIT, seconds, total - spent)
+        spent += yield from _fit(candidate, datasets, CONFIRMING_SPLIT, seconds)
     return Outcome(_ranked(candidates), spent)
 
 
@@ -116,7 +120,7 @@ def _screen(
     study.enqueue_trial(dict(defaults))
     candidates: list[Candidate] = []
     spent = 0.0
-    while spent < SCREENING_END * settings.total_seconds:
+    while spent < SCREENING_END * settings.total_seconds or len(candidates) < NUM_FINALISTS:
         trial = study.ask()
         candidate = Candidate(suggested(trial, space), is_default=not candidates)
         candidates.append(candidate)
@@ -158,7 +162,7 @@ def _tell(study: Any, trial: Any, merit: float | None) -> None:
 def _finalists(compared: Sequence[Candidate]) -> list[Candidate]:
     """The defaults and the best other one."""
     others = sorted(compared[1:], key=lambda candidate: -candidate.merit)
-    return [*compared[:1], *others[:1]]
+    return [compared[0], *others][:NUM_FINALISTS]
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -171,16 +175,12 @@ def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _fit(
-    candidate: Candidate, datasets: Sequence[str], split: int, seconds: float, seconds_left: float
+    candidate: Candidate, datasets: Sequence[str], split: int, seconds: float
 ) -> Generator[Request, Measured, float]:
-    """The candidate on every data set; what it measured counts only when it saw all of them. Returns the cost."""
-    merits: dict[tuple[str, int], float] = {}
+    """The candidate on every data set. Returns the cost."""
     spent = 0.0
     for dataset in datasets:
-        if spent >= seconds_left:
-            return spent
         measured = yield Request(candidate.options, dataset, split, seconds)
         spent += measured.cpu_seconds
-        merits[dataset, split] = measured.merit
-    candidate.merits.update(merits)
+        candidate.merits[dataset, split] = measured.merit
     return spent
