@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -315,6 +319,40 @@ def test_a_command_without_a_handler_is_one_sentence(
     install_group(tmp_path, "fsibench.commands", "idle", "def add_parser(commands):\n    commands.add_parser('idle')", monkeypatch)
     assert main(["idle"]) == 2
     assert "its parser sets no `handler`" in capsys.readouterr().err
+
+
+GROUPS = {
+    "fsibench.methods": "method", "fsibench.datasets": "dataset", "fsibench.metrics": "metric", "fsibench.protocols": "protocol",
+    "fsibench.pages": "page", "fsibench.priors": "prior", "fsibench.commands": "command",
+}  # fmt: skip
+
+
+def listed(*words: str) -> str:
+    """What `fsibench list` prints in a new process, with the plugins of the path."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "fsibench", "list", *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_list_of_all_names_ends_with_the_broken_plugins_of_every_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for group, kind in GROUPS.items():
+        install_group(tmp_path, group, f"broken_{kind}", f"raise ValueError('no {kind}\\nhere')", monkeypatch)
+    lines = listed().partition("\nbroken\n")[2].splitlines()
+    assert [line.split(":")[0].split() for line in lines] == [[kind, f"broken_{kind}"] for kind in GROUPS.values()]
+    assert all(f"ValueError: no {kind} here" in line for line, kind in zip(lines, GROUPS.values(), strict=True))
+    assert json.loads(listed("--json"))["broken"] == [line.strip() for line in lines]
+
+
+def test_a_sound_prior_of_a_plugin_costs_the_list_no_import_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = "from fsibench.blocks.priors import ReferencePrior as Prior"
+    install_group(tmp_path, "fsibench.priors", "sound_prior", content, monkeypatch)
+    (tmp_path / "sound_prior-1.0.dist-info" / "entry_points.txt").write_text("[fsibench.priors]\nsound_prior = sound_prior:Prior\n")
+    assert "broken" not in listed()  # and makes the index
+    program = "import sys; from fsibench.cli import main; main(['list']); assert 'torch' not in sys.modules"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 
 
 def test_a_data_set_whose_code_fails_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,12 +65,20 @@ def _parser() -> argparse.ArgumentParser:
         module = importlib.import_module(f"{__name__}.{info.name}")
         if hasattr(module, "add_parser"):
             module.add_parser(commands)
+    parser.set_defaults(broken_commands=_add_plugins(commands))
+    return parser
+
+
+def _add_plugins(commands: Any) -> dict[str, str]:
+    """Add the commands of installed packages; returns the errors of those that cannot be loaded, and prints them."""
+    broken = {}
     for point in importlib.metadata.entry_points(group="fsibench.commands"):
         try:
             point.load().add_parser(commands)
         except (Exception, SystemExit) as error:  # noqa: BLE001 (a broken plugin breaks only itself)
+            broken[point.name] = told(error)
             print(f"fsibench: the command {point.name!r} of a plugin cannot be loaded: {told(error)}", file=sys.stderr)
-    return parser
+    return broken
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:

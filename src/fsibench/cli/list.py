@@ -16,6 +16,7 @@ from typing import Any
 
 import fsibench
 from fsibench import options, registry
+from fsibench.cli import faults
 from fsibench.errors import UsageError, told
 
 OK = 0
@@ -30,8 +31,10 @@ def add_parser(commands: Any) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     if arguments.kind is None:
-        names = {kind: [_name(row) for row in rows()] for kind, rows in KINDS.items()}
-        print(json.dumps(names, indent=1) if arguments.json else _overview(names))
+        found = {kind: rows() for kind, rows in KINDS.items()}
+        names = {kind: [_name(row) for row in rows] for kind, rows in found.items()}
+        broken = _broken(found, getattr(arguments, "broken_commands", {}))
+        print(json.dumps({**names, "broken": broken}, indent=1) if arguments.json else _overview(names, broken))
         return OK
     rows: list[dict[str, Any]] = KINDS[arguments.kind]()
     print(json.dumps(rows, indent=1) if arguments.json else table(rows))
@@ -39,40 +42,74 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _name(row: dict[str, Any]) -> str:
-    broken = any(str(row.get(column, "")).startswith("BROKEN") for column in ("what", "note", "title", "meaning"))
-    return f"{row.get('name', row.get('key'))}{' (BROKEN)' if broken else ''}"
+    return f"{row.get('name', row.get('key'))}{' (BROKEN)' if faults.of_row(row) else ''}"
 
 
-def _overview(names: dict[str, list[str]]) -> str:
+def _broken(found: dict[str, list[dict[str, Any]]], commands: dict[str, str]) -> list[str]:
+    """One line for each plugin that is broken, of every kind."""
+    return faults.told_all({
+        **{kind.removesuffix("s"): faults.of_rows(rows) for kind, rows in found.items()},
+        "page": faults.of_pages(),
+        "prior": _broken_priors(),
+        "command": commands,
+    })
+
+
+def _broken_priors() -> dict[str, str]:
+    """Without an import of torch where there is an index: it is kept only while none is broken."""
+    if not importlib.metadata.entry_points(group="fsibench.priors") or _index(_state_of_the_code()) is not None:
+        return {}
+    return faults.of_priors()
+
+
+def _overview(names: dict[str, list[str]], broken: list[str]) -> str:
     parts = [textwrap.fill(", ".join(found), 100, initial_indent="  ", subsequent_indent="  ") for found in names.values()]
-    return "\n".join(f"{kind} (fsibench list {kind})\n{part}" for kind, part in zip(names, parts, strict=True))
+    lines = [f"{kind} (fsibench list {kind})\n{part}" for kind, part in zip(names, parts, strict=True)]
+    return "\n".join([*lines, *(["broken"] if broken else []), *(f"  {line}" for line in broken)])
 
 
 def methods() -> list[dict[str, Any]]:
     """From an index where that is known to be up to date: importing the methods means importing torch."""
+    key = _state_of_the_code()
+    known = _index(key)
+    if known is not None:
+        return known
+    rows = _methods()
+    if not registry.methods().broken and not faults.of_priors():  # a broken one may be mended without a change of ours
+        _keep_index(key, rows)
+    return rows
+
+
+def _index_place() -> Path:
     from fsibench.data.sources import cache
 
-    place, key = cache.folder() / "methods.json", _state_of_the_code()
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # absent or damaged: made again
-        index = json.loads(place.read_text(encoding="utf-8"))
+    return cache.folder() / "methods.json"
+
+
+def _index(key: str) -> list[dict[str, Any]] | None:
+    """The rows that were kept for this state of the code; None where they are absent or damaged."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        index = json.loads(_index_place().read_text(encoding="utf-8"))
         if index["key"] == key:
             rows: list[dict[str, Any]] = index["rows"]
             return rows
-    rows = _methods()
-    if not registry.methods().broken:  # a broken one may be mended without a change of ours
-        with contextlib.suppress(OSError):  # nowhere to write: the next one imports torch again
-            place.parent.mkdir(parents=True, exist_ok=True)
-            fresh = place.with_name(f"{place.name}.{os.getpid()}")
-            fresh.write_text(json.dumps({"key": key, "rows": rows}), encoding="utf-8")
-            fresh.replace(place)
-    return rows
+    return None
+
+
+def _keep_index(key: str, rows: list[dict[str, Any]]) -> None:
+    place = _index_place()
+    with contextlib.suppress(OSError):  # nowhere to write: the next one imports torch again
+        place.parent.mkdir(parents=True, exist_ok=True)
+        fresh = place.with_name(f"{place.name}.{os.getpid()}")
+        fresh.write_text(json.dumps({"key": key, "rows": rows}), encoding="utf-8")
+        fresh.replace(place)
 
 
 def _state_of_the_code() -> str:
     """A hash of every file that a row of the list can depend on: ours, and those of installed plugins."""
-    points = importlib.metadata.entry_points(group="fsibench.methods")
+    points = [p for group in ("fsibench.methods", "fsibench.priors") for p in importlib.metadata.entry_points(group=group)]
     digest = hashlib.sha256(fsibench.__version__.encode())
-    digest.update(repr(sorted((p.name, p.value, p.dist.version if p.dist else "") for p in points)).encode())
+    digest.update(repr(sorted((p.group, p.name, p.value, p.dist.version if p.dist else "") for p in points)).encode())
     plugins = {point.value.partition(":")[0].partition(".")[0] for point in points}
     for package in ("fsibench.methods", "fsibench.blocks", *sorted(plugins - {"fsibench"})):
         for file in _files_of(package):
