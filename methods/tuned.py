@@ -158,11 +158,11 @@ class Mixture:
 
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
         parts = [member.predict(x, generator) for member in self.members]
-        size = min(part.num_components for part in parts)
-        # equal weights: the same number of components of each
-        chosen = [torch.linspace(0, part.num_components - 1, size).round().long() for part in parts]
-        loc = torch.cat([part.loc[rows] for part, rows in zip(parts, chosen, strict=True)])
-        return Predictive(loc, torch.cat([part.scale[rows] for part, rows in zip(parts, chosen, strict=True)]))
+        if len(parts) == 1:
+            return parts[0]
+        loc, scale = torch.cat([part.loc for part in parts]), torch.cat([part.scale for part in parts])
+        df = None if parts[0].df is None else torch.cat([torch.as_tensor(part.df).expand_as(part.loc) for part in parts])
+        return parts[0].made(loc, scale, torch.cat([shares(part) for part in parts]), df)  # members of one method are of one kind
 
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
         each = math.ceil(num_draws / len(self.members))
@@ -194,9 +194,18 @@ def split(train: Data, generator: torch.Generator) -> tuple[Data, Data]:
     return Data(train.x[learn], train.y[learn]), Data(train.x[test], train.y[test])
 
 
+def shares(predictive: Predictive) -> Tensor:
+    """Weights of the components [S, N], which sum to one at each point."""
+    if predictive.weights is None:
+        return torch.full_like(predictive.loc, 1.0 / predictive.num_components)
+    return predictive.weights.expand_as(predictive.loc)
+
+
 @torch.no_grad()
 def score(posterior: Posterior, rows: Data, generator: torch.Generator) -> float:
-    """LL − CRPS, both of standardised targets: higher is better; −∞ where it is no number."""
+    """LL − CRPS, both of standardised targets: higher is better; −CRPS without a density, −∞ where it is no number."""
     predictive = posterior.predict(rows.x, generator)
-    value = float((predictive.log_prob(rows.y) - predictive.crps(rows.y)).mean())
+    density = predictive.log_prob(rows.y)
+    gain = density if not bool(density.isnan().all()) else torch.zeros_like(density)
+    value = float((gain - predictive.crps(rows.y)).mean())
     return value if math.isfinite(value) else -math.inf

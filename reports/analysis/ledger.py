@@ -6,7 +6,7 @@ The published table is shipped as it was printed (`data/published_uci.csv`, sour
     better, worse           further away; the error takes the spread of both sides and the overlap of the splits
     implausible as printed  the value contradicts its neighbours (`plausibility`); never compared with ours
     variant                 our entry optimises another objective than the paper's; shown beside, never compared
-    not comparable          ours come from too few splits or too little time
+    not comparable          ours come from too few or other splits, or too little time
     not run                 the store has no finished cell for it
 
 Each cell names the column that it answers for (`reproduces`) and how its objective departs from it (`variant`).
@@ -32,6 +32,7 @@ from fsibench.reports.numbers import number, with_error
 
 VERDICTS = ("reproduced", "better", "worse", "implausible as printed", "variant", "not comparable", "not run")
 # Fewer splits or seconds than this say nothing about a published number.
+PUBLISHED_SCHEME = "paper"
 FEWEST_SPLITS = 5
 LEAST_SECONDS = 20.0
 NUM_PUBLISHED_SPLITS = 20
@@ -100,11 +101,17 @@ def matching_entries(results: Results) -> dict[str, dict[str, str]]:
 def shortfall(cells: pd.DataFrame) -> str:
     """`2 splits of 3 s` where that is too little for a verdict on the published number; empty where it is enough."""
     budgets, splits = list(cells["budget"].unique()), cells["split"].nunique()
-    # A budget in steps has no seconds of its own: the longest training counts.
-    seconds = [cells["train_seconds"].max() if text.endswith("steps") else float(text.rstrip("s")) for text in budgets]
+    # A budget in steps has no seconds of its own: the shortest training counts.
+    seconds = [cells.loc[cells["budget"] == text, "train_seconds"].min() if text.endswith("steps") else float(text.rstrip("s")) for text in budgets]
     enough = splits >= FEWEST_SPLITS and min(seconds, default=0.0) >= LEAST_SECONDS
     shown = ", ".join(text if text.endswith("steps") else f"{float(text.rstrip('s')):g} s" for text in budgets)
     return "" if enough else f"{splits} {'split' if splits == 1 else 'splits'} of {shown}"
+
+
+def other_splits(cells: pd.DataFrame) -> str:
+    """The schemes of our splits where they are not the published 80/20; empty where they are."""
+    schemes = sorted(set(cells["scheme"]))
+    return "" if schemes == [PUBLISHED_SCHEME] else f"splits of the scheme {', '.join(schemes)}"
 
 
 def banner(lines: list[Line]) -> str:
@@ -114,7 +121,7 @@ def banner(lines: list[Line]) -> str:
         return ""
     reasons = ", ".join(sorted({line.why for line in thin}))
     return (
-        f"{len(thin)} published numbers are not compared with ours, which come from too few splits or too little time "
+        f"{len(thin)} published numbers are not compared with ours, which come from too few or other splits or too little time "
         f"({reasons}); a verdict needs at least {FEWEST_SPLITS} splits of {LEAST_SECONDS:g} s."
     )
 
@@ -144,6 +151,7 @@ def _score_line(
     row: Mapping[str, Any], entry: str | None, variant: str, doubts: list[plausibility.Doubt], overview: Overview
 ) -> Line:
     cells = overview.results.cells
+    own = cells[(cells["dataset"] == row["dataset"]) & (cells["entry"] == entry)]
     key, summary = (row["dataset"], entry), overview.summaries[row["metric"]]
     ours = summary.loc[key] if key in summary.index else None
     mean = math.nan if ours is None else float(ours["mean"])
@@ -159,13 +167,13 @@ def _score_line(
         verdict, why = "not run", "no finished cell" if entry else "no such entry in the store"
     elif variant:
         verdict, why = "variant", variant
-    elif scarce := shortfall(cells[(cells["dataset"] == row["dataset"]) & (cells["entry"] == entry)]):
+    elif scarce := other_splits(own) or shortfall(own):
         verdict, why = "not comparable", scarce
     elif math.isnan(mean):
         verdict, why = "worse", f"all {int(ours['failed'])} cells failed"
     else:
         verdict, why = compare(row, ours, overview.test_to_train[row["dataset"]])
-        why += _circumstances(ours, cells[(cells["dataset"] == row["dataset"]) & (cells["entry"] == entry)])
+        why += _circumstances(ours, own)
     return Line(row["dataset"], row["metric"], row["method"], row["printed"], row["mean"], entry, mean, text, verdict, why)
 
 
@@ -188,8 +196,6 @@ def _circumstances(ours: pd.Series, cells: pd.DataFrame) -> str:
     parts = [f"budget {', '.join(cells['budget'].unique())}"]
     if ours["splits"] < NUM_PUBLISHED_SPLITS:
         parts.append(f"{int(ours['splits'])} splits")
-    if list(cells["scheme"].unique()) != ["paper"]:
-        parts.append(f"split scheme {', '.join(cells['scheme'].unique())}")
     if ours["failed"]:
         parts.append(f"{int(ours['failed'])} cells failed, {int(ours['imputed'])} replaced by constant")
     return f" ({'; '.join(parts)})"

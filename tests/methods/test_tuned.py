@@ -13,8 +13,8 @@ import torch
 from fsibench import registry
 from fsibench.contract import Between, Budget, Data, Meter, Method, Posterior, Space
 from fsibench.harness import identity
-from fsibench.methods.tuned import Mixture, Tuned, round_sizes, split
-from fsibench.predictive import Predictive
+from fsibench.methods.tuned import Mixture, Tuned, round_sizes, score, split
+from fsibench.predictive import Predictive, SamplePredictive
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -134,3 +134,42 @@ def test_a_method_that_always_diverges_says_so() -> None:
     broken = Data(torch.full((20, 2), math.nan), torch.zeros(20))
     with pytest.raises(Diverged):
         fitted(Tuned(of="bbb", trials=2), broken, 50)
+
+
+class Told:
+    """Predicts what it was given."""
+
+    def __init__(self, predictive: Predictive) -> None:
+        self.predictive = predictive
+
+    def predict(self, x: torch.Tensor, generator: torch.Generator) -> Predictive:
+        return self.predictive
+
+    def draw(self, x: torch.Tensor, num_draws: int, generator: torch.Generator) -> torch.Tensor:
+        return torch.zeros(num_draws, len(x))
+
+
+Y = torch.tensor([0.3, -1.0, 8.0])
+ONE = torch.ones(1, 3)
+KINDS = {
+    "weights": [Predictive(torch.tensor([[0.0] * 3, [4.0] * 3]), ONE, torch.tensor([0.9, 0.1])), Predictive(0.5 * ONE, ONE, torch.ones(1))],
+    "Student's t": [Predictive(0.0 * ONE, ONE, df=3.0), Predictive(ONE, ONE, df=5.0)],
+    "unequal numbers": [Predictive(torch.linspace(-1, 1, 7)[:, None].expand(7, 3), ONE), Predictive(ONE, 2 * ONE)],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mixture_has_the_mean_density_of_its_members(kind: str) -> None:
+    members = KINDS[kind]
+    mixed = Mixture([Told(member) for member in members]).predict(Y[:, None], stream())
+    expected = torch.stack([member.log_prob(Y).exp() for member in members]).mean(0).log()
+    assert torch.allclose(mixed.log_prob(Y), expected, atol=1e-5)
+    assert Mixture([Told(members[0])]).predict(Y[:, None], stream()) is members[0]
+
+
+def test_sets_of_values_are_mixed_as_values_and_scored_without_a_density() -> None:
+    few, many = SamplePredictive(torch.zeros(2, 3)), SamplePredictive(torch.ones(6, 3))
+    mixed = Mixture([Told(few), Told(many)]).predict(Y[:, None], stream())
+    assert isinstance(mixed, SamplePredictive)
+    assert torch.allclose(mixed.mean, torch.full((3,), 0.5))
+    assert score(Told(few), Data(Y[:, None], Y), stream()) == pytest.approx(-float(few.crps(Y).mean()))

@@ -137,6 +137,13 @@ def test_too_few_splits_or_seconds_get_no_verdict(
     assert "at least 5 splits of 20 s" in ledger.banner(lines)
 
 
+def test_other_splits_than_the_published_ones_get_no_verdict(make_store: MakeStore) -> None:
+    store = make_store(entries=("bbb", "vip"), splits=5, seconds=20.0, datasets={"boston": 9.0}, scheme="standard")
+    lines = ledger.ledger(Overview(results.load(store)))
+    told = {(line.verdict, line.why) for line in lines if line.entry and line.dataset == "boston"}
+    assert told == {("not comparable", "splits of the scheme standard")}
+
+
 def test_enough_splits_and_seconds_get_a_verdict_and_no_banner(make_store: MakeStore) -> None:
     store = make_store(entries=("bbb", "vip"), splits=5, seconds=20.0, datasets={"boston": 9.0})
     lines = ledger.ledger(Overview(results.load(store)))
