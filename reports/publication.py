@@ -26,10 +26,11 @@ from fsibench import registry
 from fsibench.errors import UsageError, unknown
 from fsibench.harness.plan import load_protocol
 from fsibench.reports import figures, markdown
-from fsibench.reports.analysis import ledger, peers, plausibility
+from fsibench.reports.analysis import ledger, plausibility
 from fsibench.reports.analysis.overview import count
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.analysis.results import Subset
+from fsibench.reports.companions import against_first, defaults, peers_table
 from fsibench.reports.texts import score_table
 
 MARKER = re.compile(r"(<!-- published ([a-z-]+)(?: of ([a-z0-9-]+))? -->\n).*?(<!-- /published -->)", re.DOTALL)
@@ -290,35 +291,6 @@ def published(board: Publication, folder: str) -> str:
     return "\n\n".join(filter(None, [text, ledger.banner(lines), table, f"All verdicts: [ledger.csv]({folder}ledger.csv)."]))
 
 
-def peers_table(board: Publication, _: str) -> str:
-    """Published numbers of other papers beside ours, for the columns that our entries answer for."""
-    results = board.report.results
-    columns = set(results.cells["reproduces"]) - {""}
-    lines = [line for line in peers.lines(board.report.overview) if line.method in columns and line.dataset in results.datasets]
-    rows = [[line.dataset, line.metric.upper(), line.printed, line.ours_text, line.verdict, line.why] for line in lines]
-    counts = pd.Series([line.verdict for line in lines]).value_counts()
-    told = ", ".join(f"{name} {number}" for name, number in counts.items())
-    return "\n\n".join([markdown.table(rows, ["data set", "score", "published", "ours", "verdict", "why"]), f"Verdicts: {told}."])
-
-
-def against_first(board: Publication, _: str) -> str:
-    """On how many data sets each entry has a better mean than the first one by name."""
-    overview, results = board.report.overview, board.report.results
-    first, *others = sorted(results.entries)
-    rows = []
-    for entry in others:
-        row = [f"`{entry}`"]
-        for key in results.headline:
-            means = overview.summaries[key]["mean"]
-            gains = [float(means[dataset, entry] - means[dataset, first]) for dataset in results.datasets]
-            better = sum(gain > 0.0 if results.metrics[key].larger_is_better else gain < 0.0 for gain in gains)
-            row.append(f"{better} of {len(gains)}")
-        rows.append(row)
-    heads = [f"better than `{first}` in", *(results.metrics[key].label for key in results.headline)]
-    table: str = markdown.table(rows, heads)
-    return table
-
-
 def measures(board: Publication, _: str) -> str:
     """What the board promises, and whether it holds."""
     rates = board.failure_rates
@@ -363,6 +335,7 @@ def drawn(board: Publication) -> dict[str, bytes]:
 FRAGMENTS: dict[str, Callable[[Publication, str], str]] = {
     "size": size, "winner": winner, "board": board_table, "ranks": ranks, "scores": scores, "published": published,
     "measures": measures, "pictures": pictures, "peers": peers_table, "against-first": against_first,
+    "defaults": defaults,
 }  # fmt: skip
 
 

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.stopping import SHORTEST, BestTravel, held_out
-from fsibench.contract import Data
 from fsibench.predictive import Predictive
 
-ROWS = Data(torch.zeros(20, 1), torch.zeros(20))
+ROWS = torch.zeros(20, 1), torch.zeros(20)
 
 
 class Shifted:
@@ -27,7 +26,7 @@ class Shifted:
 
 def found(best: float) -> float | None:
     """The choice after a fit of length 12 that is right at `best` and wrong before and after."""
-    limit = BestTravel(ROWS, seed=0)
+    limit = BestTravel(*ROWS, seed=0)
     for step in range(1, 2401):
         limit.look(0.005 * step, Shifted(math.log(0.005 * step / best)))
     return limit.choice()
@@ -47,21 +46,21 @@ def test_no_choice_is_shorter_than_what_any_fit_needs() -> None:
 
 
 def test_one_lucky_look_does_not_decide() -> None:
-    limit = BestTravel(ROWS, seed=0)
+    limit = BestTravel(*ROWS, seed=0)
     for place, shift in enumerate([3.0, 3.0, 0.0, 3.0, 3.0, 0.5, 0.4, 0.5, 3.0, 3.0]):
         limit.look(0.3 * 1.3**place, Shifted(shift))
     assert limit.choice() == pytest.approx(0.3 * 1.3**6)
 
 
 def test_a_look_without_a_finite_score_counts_as_the_worst() -> None:
-    limit = BestTravel(ROWS, seed=0)
+    limit = BestTravel(*ROWS, seed=0)
     for place, shift in enumerate([math.nan, 1.0, 0.5, 0.0, 0.5, math.nan, 3.0]):
         limit.look(1.3**place, Shifted(shift))
     assert limit.choice() == pytest.approx(1.3**3)
 
 
 def test_a_look_says_whether_it_is_the_best_yet() -> None:
-    limit = BestTravel(ROWS, seed=0)
+    limit = BestTravel(*ROWS, seed=0)
     assert limit.look(0.3, Shifted(1.0))
     assert not limit.look(0.31, Shifted(0.0)), "not due"
     assert limit.look(0.4, Shifted(0.5))
@@ -69,8 +68,6 @@ def test_a_look_says_whether_it_is_the_best_yet() -> None:
 
 
 def test_held_out_rows_and_the_others_are_all_rows() -> None:
-    data = Data(torch.arange(11.0)[:, None], torch.arange(11.0))
-    rows, rest = held_out(data, torch.Generator().manual_seed(0))
-    assert (len(rows), len(rest)) == (2, 9)
-    assert sorted([*rows.y.tolist(), *rest.y.tolist()]) == data.y.tolist()
-    assert torch.equal(rows.x[:, 0], rows.y)
+    held, kept = held_out(11, torch.Generator().manual_seed(0))
+    assert (len(held), len(kept)) == (2, 9)
+    assert sorted([*held.tolist(), *kept.tolist()]) == list(range(11))

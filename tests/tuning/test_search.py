@@ -6,6 +6,7 @@ import math
 import random
 import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -121,7 +122,18 @@ def test_the_record_is_toml_that_tells_what_was_searched() -> None:
     text = record.record("mine", SPACE, outcome, settings, DATASETS, "fsibench tune mine --total 200s")
     content = tomllib.loads(text)
     assert content["best"] == dict(outcome.best.options)
+    assert content["before"] == DEFAULTS
     assert content["searched"] == {"rate": "0.0001 to 1, log", "width": "10, 20, 50", "depth": "1 to 6"}
     assert len(content["top"]) == 10
     assert content["top"][0]["merit"] == pytest.approx(outcome.best.merit, abs=1e-4)
     assert (content["seed"], content["command"]) == (0, "fsibench tune mine --total 200s")
+
+
+def test_the_summary_of_all_records_tells_what_changed(tmp_path: Path) -> None:
+    settings = Settings(total_seconds=300, cell_seconds=1)
+    outcome, _ = run(settings)
+    (tmp_path / "mine.toml").write_text(record.record("mine", SPACE, outcome, settings, DATASETS, "fsibench tune mine"))
+    [[name, points, before, now, changed]] = record.summary(tmp_path)
+    assert (name, points) == ("`mine`", str(len(outcome.candidates)))
+    assert float(before) < float(now) == pytest.approx(outcome.best.merit, abs=1e-3)
+    assert "width 10 → 20" in changed

@@ -11,7 +11,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fsibench.contract import Data
 from fsibench.predictive import Predictive
 
 VALIDATION_SHARE = 0.2
@@ -25,18 +24,18 @@ class Predicting(Protocol):
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive: ...
 
 
-def held_out(data: Data, generator: torch.Generator) -> tuple[Data, Data]:
-    """A fifth of the rows, drawn at random, and the others."""
-    order = torch.randperm(len(data), generator=generator, device=data.x.device)
-    held, kept = order.tensor_split([max(1, round(VALIDATION_SHARE * len(data)))])
-    return Data(data.x[held], data.y[held]), Data(data.x[kept], data.y[kept])
+def held_out(num_rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Indices of a fifth of the rows, drawn at random, and of the others."""
+    order = torch.randperm(num_rows, generator=generator, device=generator.device)
+    held, kept = order.tensor_split([max(1, round(VALIDATION_SHARE * num_rows))])
+    return held, kept
 
 
 class BestTravel:
     """Mean log-likelihoods of held-out rows along a fit, each 1.2 times as far as the one before."""
 
-    def __init__(self, rows: Data, seed: int) -> None:
-        self._rows, self._seed = rows, seed
+    def __init__(self, x: Tensor, y: Tensor, seed: int) -> None:
+        self._x, self._y, self._seed = x, y, seed
         self.looks: list[tuple[float, float]] = []  # (travel, score)
 
     def look(self, travelled: float, posterior: Predicting) -> bool:
@@ -45,8 +44,8 @@ class BestTravel:
         if travelled < GROWTH * last:
             return False
         # the same random numbers every time: looks differ by what the fit has learned
-        stream = torch.Generator(self._rows.x.device).manual_seed(self._seed)
-        found = posterior.predict(self._rows.x, stream).log_prob(self._rows.y).mean().item()
+        stream = torch.Generator(self._x.device).manual_seed(self._seed)
+        found = posterior.predict(self._x, stream).log_prob(self._y).mean().item()
         score = found if math.isfinite(found) else LOWEST
         best = max((score for _, score in self.looks), default=-math.inf)
         self.looks.append((travelled, score))

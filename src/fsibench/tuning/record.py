@@ -39,6 +39,9 @@ def record(name: str, space: Space, outcome: Outcome, settings: Settings, datase
         "[searched]",
         *(f"{key} = {_value(described(values))}" for key, values in space.items()),
         "",
+        "[before]",
+        *(f"{key} = {_value(value)}" for key, value in before.options.items()),
+        "",
         "[best]",
         *(f"{key} = {_value(value)}" for key, value in best.options.items()),
     ]
@@ -54,6 +57,18 @@ def best_options(path: Path) -> Mapping[str, Any]:
     """The options that a search found best."""
     found: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["best"]
     return {name: None if value == NOTHING else value for name, value in found.items()}
+
+
+def summary(folder: Path) -> list[list[str]]:
+    """A row per file: method, points tried, merit of the defaults before and of those found, and what changed."""
+    rows = []
+    for path in sorted(folder.glob("*.toml")):
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        before, best = found["before"], found["best"]
+        changed = [f"{name} {before[name]} → {value}" for name, value in best.items() if value != before[name]]
+        merits = (f"{found[key]:.3f}" for key in ("merit_of_the_defaults_before", "merit"))
+        rows.append([f"`{found['method']}`", str(found["trials"]), *merits, ", ".join(changed) or "nothing"])
+    return rows
 
 
 def _number(value: float) -> str:
