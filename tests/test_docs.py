@@ -109,6 +109,18 @@ def test_the_page_on_protocols_names_every_key() -> None:
     assert shown == keys
 
 
+EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/pyproject.toml"))
+
+
+@pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
+def test_every_example_has_tests_and_says_how_to_install_and_run_it(folder: Path) -> None:
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"pip install -c constraints.txt -e . ./examples/{folder.name} pytest" in readme
+    assert f"pytest examples/{folder.name}" in readme
+    assert list(folder.glob("test_*.py"))
+    assert f"| `{folder.name}` |" in (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+
+
 def test_advice_is_given_for_every_method_and_no_other() -> None:
     advice = tomllib.loads((ROOT / "docs" / "_ext" / "advice.toml").read_text(encoding="utf-8"))
     assert set(advice) == set(registry.methods().items)
