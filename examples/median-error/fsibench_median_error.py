@@ -20,7 +20,8 @@ def content(report: Any) -> dict[str, Any]:
     if "median_error" not in results.curves.values:
         return {"page_title": "Median error", "rows": [], "data": {}}
     cells = results.cells.assign(value=results.final("median_error"))
-    table = cells.groupby(["dataset", "entry"])["value"].mean().sort_values().groupby(level=0).head(3)
+    means = cells.groupby(["dataset", "entry"], observed=True)["value"].mean().sort_values()
+    table = means.groupby(level=0, observed=True).head(3)
     return {"page_title": "Median error", "rows": [(*key, f"{value:.3g}") for key, value in table.items()], "data": {}}
 
 
