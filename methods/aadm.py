@@ -108,6 +108,9 @@ class AADM(Method):
         if not 0.0 <= self.alpha <= 1.0:
             raise ValueError(f"alpha is a number from 0 to 1, got {self.alpha}")
 
+    def published_column(self) -> str:
+        return self.reproduces if self.alpha == type(self).alpha else ""
+
     def departure(self) -> str:
         return late_kl(self.warm_up)
 

@@ -49,8 +49,10 @@ class Ensemble(Method):
     name: ClassVar[str] = "ensemble"
     paper: ClassVar[str] = "Lakshminarayanan, Pritzel, Blundell, Deep ensembles, NeurIPS 2017"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # The printed rate is 0.1. With standardised rows that does not hold: members leave the data by 50 standard deviations in
+        # 1,500 steps (boston, yacht), so it is a tenth of that; `ensemble[preset=paper,learning_rate=0.1]` is as printed.
         "paper": {
-            "num_networks": 5, "hidden_layers": 1, "batch_size": 100, "learning_rate": 0.1, "schedule": "constant",
+            "num_networks": 5, "hidden_layers": 1, "batch_size": 100, "learning_rate": 0.01, "schedule": "constant",
             "adversarial": 0.01, "validation_share": 0.0,
         },
     }  # fmt: skip

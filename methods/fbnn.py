@@ -71,7 +71,7 @@ class FBNN(Method):
         "sip_paper": {
             "prior": "bnn", "kl_weight": "batch", "num_draws": 100, "num_test_draws": 500, "batch_size": 10,
             "num_random": 5, "injected_noise": 0.01, "learning_rate": 1e-3, "schedule": "constant", "warm_up": 0.2, "start_steps": 0,
-            "initial_log_scale": -5.0, "prior_log_scale": -5.0, "hidden_layers": 2, "max_epochs": 2000,
+            "initial_log_scale": -5.0, "prior_log_scale": -5.0, "hidden_layers": 2, "max_epochs": 2000, "initial_log_noise": -2.0,
         },
     }  # fmt: skip
     search: ClassVar[Space] = {
@@ -118,7 +118,8 @@ class FBNN(Method):
             raise UsageError("prior_scale and prior_log_scale both set the scales of the prior's weights: give one.")
 
     def departure(self) -> str:
-        return late_kl(self.warm_up)
+        whitened = "scores are estimated in decorrelated coordinates" if self.score == "whitened" else ""
+        return "; ".join(filter(None, [whitened, late_kl(self.warm_up)]))
 
     def published_column(self) -> str:
         return self.reproduces if self.prior == "bnn" else ""

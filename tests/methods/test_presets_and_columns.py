@@ -22,6 +22,7 @@ from fsibench.metrics import Prediction, score
         ("sip", "SIP_BNN"), ("sip[prior=ns]", "SIP_NS"), ("sip[prior=gp]", ""), ("aadm", "AADM"), ("avb", "AVB"),
         ("bbb", "BBB"), ("bbb[prior=scale_mixture]", ""), ("sip[preset=paper]", "SIP_BNN"),
         ("sip[preset=released_ns]", "SIP_NS"), ("sip[hyperprior=2.5]", "SIP_BNN"), ("sip[alpha=1]", ""),
+        ("aadm[alpha=0]", ""), ("aadm[alpha=1]", ""), ("aadm[preset=paper]", "AADM"), ("avb[preset=paper]", "AVB"),
         ("vip", "VIP"), ("vip[preset=paper]", "VIP"), ("vip[prior=gp]", ""), ("vip[alpha=0]", ""),
         ("dvip", "DVIP-2"), ("dvip[layers=3]", "DVIP-3"), ("dvip[layers=1]", ""), ("dvip[prior=gp]", ""),
     ],
@@ -43,7 +44,7 @@ def test_an_entry_and_its_presets_optimise_the_published_objective(name: str) ->
     [
         ("sip[hyperprior=2.5]", "hyper-prior"), ("sip[kl=forward]", "alone"), ("bbb[warm_up=1]", "cold posterior"),
         ("aadm[warm_up=0.3]", "cold posterior"), ("sip[warm_up=0.5]", "only after 50%"),
-        ("vip[regulariser=none]", "no regulariser"), ("vip[preset=released]", "released code"),
+        ("fbnn[score=whitened]", "decorrelated"), ("vip[regulariser=none]", "no regulariser"), ("vip[preset=released]", "released code"),
         ("vip[regulariser=subtracted_evidence]", "no maximum"),
     ],
 )  # fmt: skip
