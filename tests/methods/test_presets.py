@@ -26,6 +26,7 @@ PRESETS = {
     "hmc[preset=sip_paper,prior_steps=100]": (20, -0.5),
     "ensemble[preset=paper]": (1000, 0.3),
     "dropout[preset=paper]": (1000, 0.1),
+    "dvip[preset=paper]": (600, 0.1),  # on yacht its LL falls for 160 steps first
 }
 CONSTANT = -1.42
 
@@ -53,8 +54,7 @@ def score_after(entry: str, dataset: str, steps: int) -> float:
     return score
 
 
-@pytest.mark.parametrize(("entry", "steps"), [("gfsvi[preset=paper]", 80), ("dvip[preset=paper]", 160)])
 @pytest.mark.parametrize("dataset", ["boston", "yacht"])
-def test_a_preset_with_small_steps_rises(entry: str, steps: int, dataset: str) -> None:
-    """Their schedules have tens of thousands of steps; these are the first ones."""
-    assert score_after(entry, dataset, steps // 4) < score_after(entry, dataset, steps) < 5.0
+def test_the_preset_of_gfsvi_rises(dataset: str) -> None:
+    """It has tens of thousands of small and dear steps; these are the first ones."""
+    assert score_after("gfsvi[preset=paper]", dataset, 20) < score_after("gfsvi[preset=paper]", dataset, 80) < 5.0
