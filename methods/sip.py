@@ -14,10 +14,11 @@ whose expectation under p_θ carries gradients to the prior's parameters and to 
 hyper-prior that the paper does not have: `sip[hyperprior=2.5]` is a variant. The learning rate falls to zero with the
 budget, that of T does not: T has to keep up.
 
-Nothing in the objective keeps a learned prior from interpolating a small table, so that long fits do. How far a fit may go
-(the sum of its learning rates) is therefore found first, on a fifth of the training rows and with two fifths of the budget;
-then a fresh fit sees all rows (`stop=validated`). `stop=budget` trains until the budget is spent, as the paper does until
-convergence.
+Nothing in the objective keeps a learned prior from interpolating a small table, so that long fits do. `stop=validated`
+trains without a fifth of the rows first, for two fifths of the budget, and looks how well it predicts them. If that still
+gets better, training goes on with all rows; else it goes back to where it was best, and all rows are let in with small
+steps (the sum of learning rates is limited). `stop=budget` trains on all rows until the budget is spent, as the paper does
+until convergence.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ from fsibench.predictive import Predictive
 SMALLEST_VARIANCE = 1e-10
 # So few rows tell nothing, so many cannot be interpolated, and so short a fit does not: no limit is looked for.
 FEWEST_ROWS, MANY_ROWS, SHORT_TRAVEL = 20, 2_000, 2.0
-SEARCH_SHARE = 0.4  # of the budget, for the search of a limit
+SEARCH_SHARE = 0.4  # of the budget, without the held-out rows
+LAST_SHARE = 0.25  # of the way that was best, for letting all rows in
 ENOUGH_TO_JUDGE = 0.02  # share of the budget after which its number of steps is known well enough
 
 
@@ -120,7 +122,7 @@ class SIP(Method):
     learning_rate: float = 5e-3
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
-    stop: Literal["validated", "budget"] = "validated"  # the limit on the sum of all learning rates; `budget`: none
+    stop: Literal["validated", "budget"] = "validated"  # how far a fit goes: found on held-out rows, or the whole budget
     epochs: int = 0  # length of the schedule, after which the fit ends; 0 means that of the budget
     # With prior=bnn, the width of a Gaussian hyper-prior on θ around a network of unit scale (`Prior.log_hyperprior`); 0
     # means none, as in the paper. Nothing else in the objective keeps a learned prior from fitting the training rows.
@@ -169,62 +171,81 @@ class SIP(Method):
         return "; ".join(filter(None, parts))
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SparseImplicitProcess]:
-        searched, travel = None, None
+        training = Training(self, train.x, generator)
+        plan = Plan(self.schedule, self.warm_up)
         if self.stop == "validated" and self.epochs == 0 and FEWEST_ROWS <= len(train) < MANY_ROWS:
-            searched, travel = yield from self._search(train, budget, generator)
-        begin = budget.fraction
-        for model in self._trained(train, lambda: (budget.fraction - begin) / (1.0 - begin), self.schedule, travel, generator):
-            # a fresh fit needs about half of its time to be as good as the best of the search
-            early = budget.fraction < 0.5 * (1.0 + begin) and not budget.in_last_pull
-            yield searched if searched is not None and early else model
+            training, plan = yield from self._search(training, train, budget, generator)
+        begin = plan.begin
+        yield from training.steps(train, lambda: (budget.fraction - begin) / (1.0 - begin), plan, generator)
 
     def _search(
-        self, train: Data, budget: Budget, generator: torch.Generator
-    ) -> Generator[SparseImplicitProcess, None, tuple[SparseImplicitProcess | None, float | None]]:
-        """How far a fit may go: yields the best model so far, returns it and the limit (None: no limit)."""
+        self, training: Training, train: Data, budget: Budget, generator: torch.Generator
+    ) -> Generator[SparseImplicitProcess, None, tuple[Training, Plan]]:
+        """Train without some rows and look at them: yields the best model so far, returns where and how to go on."""
         held, kept = held_out(len(train), generator)
-        limit, best = BestTravel(train.x[held], train.y[held], seed=0), None
-        trained = self._trained(Data(train.x[kept], train.y[kept]), lambda: budget.fraction / SEARCH_SHARE, "constant", None, generator)
+        looks, best = BestTravel(train.x[held], train.y[held], seed=0), training
+        rest, plan = Data(train.x[kept], train.y[kept]), Plan("constant", self.warm_up)
         with suppress(Diverged):  # the looks before it tell how far is too far
-            for step, model in enumerate(trained, 1):
-                if limit.look(model.travelled, model):
-                    best = copy.deepcopy(model)
-                yield model if best is None else best
+            for step, model in enumerate(training.steps(rest, lambda: budget.fraction / SEARCH_SHARE, plan, generator), 1):
+                if looks.look(model.travelled, model):
+                    best = copy.deepcopy(training)
+                yield best.model
                 if budget.fraction >= SEARCH_SHARE:
                     break
                 if budget.fraction >= ENOUGH_TO_JUDGE and step * self.learning_rate < 2 * SHORT_TRAVEL * budget.fraction:
-                    return best, None
-        return best, limit.choice()
+                    return training, Plan(self.schedule, self.warm_up)  # too short to interpolate: as if nothing had been
+        limit = looks.choice()
+        if limit is None:
+            return training, Plan(self.schedule, begin=budget.fraction)
+        return best, Plan(self.schedule, begin=budget.fraction, travel=LAST_SHARE * limit)
 
-    def _trained(
-        self, data: Data, fraction: Callable[[], float], schedule: Schedule, travel: float | None, generator: torch.Generator
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train: from which share of the budget on, with which rate, and how far."""
+
+    schedule: Schedule
+    warm_up: float = 0.0
+    begin: float = 0.0
+    travel: float | None = None  # the sum of learning rates at most
+
+
+class Training:
+    """A model and the contrast that judges it."""
+
+    def __init__(self, options: SIP, x: Tensor, generator: torch.Generator) -> None:
+        self.options = options
+        sampler = make_sampler(options, generator, x.dtype)
+        start = initial_inducing(x, options.num_inducing, generator, options.inducing_start)
+        self.model = SparseImplicitProcess(options, initial_prior(options, x, generator), sampler, start)
+        self.contrast = make_contrast(options, generator, x.dtype)
+        self.previous = self.model.draw_inducing(generator)
+        others = [*(sampler.parameters if options.fit_q else ()), self.model.inducing, self.model.log_noise]
+        self.parameters = [*self.model.prior.parameters, *others]
+
+    def steps(
+        self, data: Data, fraction: Callable[[], float], plan: Plan, generator: torch.Generator
     ) -> Iterator[SparseImplicitProcess]:
-        """One model from its start, after each step on the objective."""
-        prior = initial_prior(self, data.x, generator)
-        sampler = make_sampler(self, generator, data.x.dtype)
-        start = initial_inducing(data.x, self.num_inducing, generator, self.inducing_start)
-        model = SparseImplicitProcess(self, prior, sampler, start)
-        contrast = make_contrast(self, generator, data.x.dtype)
-        others = [*(sampler.parameters if self.fit_q else ()), model.inducing, model.log_noise]
-        optimiser = Optimiser([*prior.parameters, *others], self.learning_rate, schedule, travel)
-        previous = model.draw_inducing(generator)
-        shares = progress(fraction, steps_of(self.epochs, len(data), self.batch_size))
-        for share, batch in zip(shares, data.batches(self.batch_size, generator), strict=False):
-            if self.discriminator_draws == "fresh":
-                previous = model.draw_inducing(generator)
+        """The model after each step on the objective."""
+        options, model = self.options, self.model
+        optimiser = Optimiser(self.parameters, options.learning_rate, plan.schedule, plan.travel)
+        shares = progress(fraction, steps_of(options.epochs, len(data), options.batch_size))
+        for share, batch in zip(shares, data.batches(options.batch_size, generator), strict=False):
+            if options.discriminator_draws == "fresh":
+                self.previous = model.draw_inducing(generator)
             u, conditional = model.draw_conditional(batch.x, generator)
-            contrast.improve(*previous, share, generator)
-            previous = u.detach(), conditional.f_z.detach()
-            kl = contrast.divergence(u, conditional.f_z)
+            self.contrast.improve(*self.previous, share, generator)
+            self.previous = u.detach(), conditional.f_z.detach()
+            kl = self.contrast.divergence(u, conditional.f_z)
             data_term = model.data_term(batch.y, conditional, generator)
-            loss = warm_up(share, self.warm_up) / len(data) * kl - data_term
-            if self.prior == "bnn" and self.hyperprior > 0.0:
-                loss = loss - prior.log_hyperprior(self.hyperprior, self.hyperprior) / len(data)
+            loss = warm_up(share, plan.warm_up) / len(data) * kl - data_term
+            if options.prior == "bnn" and options.hyperprior > 0.0:
+                loss = loss - model.prior.log_hyperprior(options.hyperprior, options.hyperprior) / len(data)
             model.travelled += optimiser.learning_rate(share)
             model.last = {
                 "loss": optimiser.minimise(loss, share),
                 "kl": kl.detach(),
-                "discriminator_loss": contrast.loss,
+                "discriminator_loss": self.contrast.loss,
             }
             yield model
 

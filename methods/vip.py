@@ -111,7 +111,7 @@ class VIP(Method):
     }
 
     prior: str = "bnn"  # any name of `blocks.priors`; `ns_concat` is the paper's neural sampler
-    hidden_units: int = 50
+    hidden_units: int = 30
     initialisation: Literal["scaled", "released"] = "scaled"  # of a Bayesian network: 1/√fan_in, or 0.01 (biases 0.1)
     num_draws: int = 20  # S
     alpha: float = 0.5  # 0 is the evidence lower bound
@@ -122,10 +122,10 @@ class VIP(Method):
     noise: float | None = None  # variance of predictions; None: chosen on the validation part
     psi: float | None = None  # None: chosen with it
     prediction: Literal["exact", "q"] = "exact"
-    batch_size: int = 200
-    learning_rate: float = 0.0036
+    batch_size: int = 1000
+    learning_rate: float = 1e-2
     schedule: Schedule = "constant"
-    initial_log_noise: float = -1.64
+    initial_log_noise: float = -2.0
 
     def __post_init__(self) -> None:
         prior_class(self.prior)

@@ -30,9 +30,10 @@ def test_every_method_keeps_the_contract(name: str) -> None:
     assert not [f"{one.name}: {one.reason}" for one in outcomes if one.status == "failed"]
 
 
-def test_an_honest_method_is_not_accused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", [breaches.Honest, breaches.HonestGaussian], ids=["mixture", "one_gaussian"])
+def test_an_honest_method_is_not_accused(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(problems, "TRAINING_SECONDS", 0.1)
-    check_method(breaches.Honest())
+    check_method(method())
 
 
 @pytest.mark.parametrize("breach", breaches.CAUGHT_BY, ids=lambda breach: breach.__name__)

@@ -13,13 +13,14 @@ from torch import Tensor
 
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior
-from fsibench.blocks.training import Optimiser
 from fsibench.contract import Budget, Data, Meter
 from fsibench.errors import Diverged
 from fsibench.methods import sip
 from fsibench.methods.sip import (
     SIP,
+    Plan,
     SparseImplicitProcess,
+    Training,
     initial_inducing,
     initial_prior,
     make_contrast,
@@ -251,26 +252,36 @@ def test_a_q_that_is_not_fitted_keeps_its_parameters_and_is_a_variant() -> None:
     assert SMALL.departure() == ""
 
 
-def limits_of(options: SIP, train: Data, steps: int, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """What each optimiser of a fit was given as its limit."""
-    limits: list[float | None] = []
+def plans_of(options: SIP, train: Data, steps: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Plan]]:
+    """How many rows each stage of a fit saw, and its plan."""
+    found: list[tuple[int, Plan]] = []
+    taken = Training.steps
 
-    def optimiser(*arguments: Any) -> Optimiser:
-        limits.append(arguments[-1])
-        return Optimiser(*arguments)
+    def watched(self: Training, rows: Data, fraction: Any, plan: Plan, generator: torch.Generator) -> Iterator[Any]:
+        found.append((len(rows), plan))
+        return taken(self, rows, fraction, plan, generator)
 
-    monkeypatch.setattr(sip, "Optimiser", optimiser)
+    monkeypatch.setattr(Training, "steps", watched)
     for _ in Meter(steps=steps).pulls(options, train, stream()):
         pass
-    return limits
+    monkeypatch.setattr(Training, "steps", taken)
+    return found
 
 
-def test_a_limit_is_looked_for_where_rows_can_be_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_held_out_first_where_a_table_can_be_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sip.BestTravel, "choice", lambda self: 3.0)
-    assert limits_of(SMALL, data(40), 1000, monkeypatch) == [None, 3.0]
-    assert limits_of(dataclasses.replace(SMALL, stop="budget"), data(40), 5, monkeypatch) == [None]
-    assert limits_of(SMALL, data(sip.MANY_ROWS), 5, monkeypatch) == [None]
-    assert limits_of(SMALL, data(sip.FEWEST_ROWS - 1), 5, monkeypatch) == [None]
+    (part, first), (whole, last) = plans_of(SMALL, data(40), 1000, monkeypatch)
+    assert (part, whole) == (32, 40)
+    assert (first.travel, first.warm_up) == (None, SMALL.warm_up)
+    assert (last.travel, last.warm_up, last.begin) == (0.75, 0.0, pytest.approx(0.4))
+    for options, rows in ((dataclasses.replace(SMALL, stop="budget"), 40), (SMALL, sip.MANY_ROWS), (SMALL, sip.FEWEST_ROWS - 1)):
+        assert plans_of(options, data(rows), 5, monkeypatch) == [(rows, Plan(SMALL.schedule, SMALL.warm_up))]
+
+
+def test_a_fit_that_still_gets_better_goes_on_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sip.BestTravel, "choice", lambda self: None)
+    (_, _), (rows, last) = plans_of(SMALL, data(40), 1000, monkeypatch)
+    assert (rows, last.travel, last.warm_up) == (40, None, 0.0)
 
 
 def test_a_schedule_of_its_own_is_not_run_twice() -> None:
@@ -279,28 +290,29 @@ def test_a_schedule_of_its_own_is_not_run_twice() -> None:
 
 
 def test_a_search_that_diverges_ends_and_all_rows_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = SIP._trained
+    taken = Training.steps
 
-    def breaks(self: SIP, rows: Data, *arguments: Any) -> Iterator[SparseImplicitProcess]:
-        for step, found in enumerate(trained(self, rows, *arguments)):
-            if len(rows) < 40 and step == 20:
+    def breaks(self: Training, rows: Data, *arguments: Any) -> Iterator[SparseImplicitProcess]:
+        for step, found in enumerate(taken(self, rows, *arguments)):
+            if len(rows) < 40 and step == 120:
                 raise Diverged("the loss is not finite")
             yield found
 
-    monkeypatch.setattr(SIP, "_trained", breaks)
+    monkeypatch.setattr(Training, "steps", breaks)
     assert len(list(Meter(steps=1000).pulls(SMALL, data(40), stream()))) == 1000
 
 
 def test_a_fit_too_short_to_interpolate_gives_the_search_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sip.BestTravel, "choice", lambda self: pytest.fail("nothing was searched"))
-    assert limits_of(SMALL, data(40), 100, monkeypatch) == [None, None]
+    (part, _), (rows, last) = plans_of(SMALL, data(40), 100, monkeypatch)
+    assert (part, rows) == (32, 40)
+    assert last == Plan(SMALL.schedule, SMALL.warm_up)
 
 
-def test_the_last_posterior_is_that_of_all_rows_and_earlier_ones_do_not_fall_back() -> None:
-    shown = list(Meter(steps=1000).pulls(SMALL, data(40), stream()))
-    first, middle, last = shown[0], shown[500], shown[-1]
-    assert first is not last
-    assert middle is not first
-    assert middle is not last
-    assert 0.0 < middle.travelled <= SMALL.learning_rate * 400 * 1.001
-    assert shown[-2] is last
+def test_the_search_shows_its_best_model_and_goes_back_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sip.BestTravel, "look", lambda self, travelled, model: abs(travelled - 0.5) < 0.001)
+    monkeypatch.setattr(sip.BestTravel, "choice", lambda self: 0.5)
+    travelled = [model.travelled for model in Meter(steps=1000).pulls(SMALL, data(40), stream())]
+    assert travelled[390] == pytest.approx(0.5, abs=0.006)
+    assert travelled[401] < travelled[300] + 0.01
+    assert travelled[-1] == pytest.approx(0.5 + sip.LAST_SHARE * 0.5, rel=0.05)

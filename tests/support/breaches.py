@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -100,6 +101,7 @@ def with_posterior(kind: type[Wrapped]) -> type[Honest]:
         def posterior(self, train: Data, generator: torch.Generator) -> Any:
             return kind.of(train, generator)
 
+    Breach.__name__ = kind.__name__.removeprefix("_")
     return Breach
 
 
@@ -187,11 +189,98 @@ class _LazyPredict(Wrapped):
         return super().predict(x, generator)
 
 
+class _ScaledMean(Wrapped):
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        return 0.7 * super().draw(x, num_draws, generator)
+
+
+class _ShiftedMean(Wrapped):
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        return 0.15 + super().draw(x, num_draws, generator)
+
+
+class _NoiseTwice(Wrapped):
+    def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+        return Predictive(self.draw(x, NUM_COMPONENTS, generator), torch.full((1, 1), 2.0**0.5 * self.noise))
+
+
+class Gaussian(Wrapped):
+    """One Gaussian in place of a mixture: what an exact method predicts."""
+
+    def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+        inputs = with_intercept(x)
+        return Predictive((inputs @ self.mean)[None], ((inputs @ self.root).square().sum(1) + self.noise**2).sqrt()[None])
+
+
+def wider(draws: Tensor, mean: Tensor, factor: float) -> Tensor:
+    return mean + factor * (draws - mean)
+
+
+class _GaussianWithoutSpread(Gaussian):
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        return (with_intercept(x) @ self.mean).expand(num_draws, -1)
+
+
+class _GaussianTooWide(Gaussian):
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        return wider(super().draw(x, num_draws, generator), with_intercept(x) @ self.mean, 3.0)
+
+
+class _WideDraws(Wrapped):
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        return wider(super().draw(x, num_draws, generator), with_intercept(x) @ self.mean, 2.0)
+
+    predict = _NoiseOffset.predict
+
+
+class _IndependentRows(Wrapped):
+    """The right marginals, one value for equal rows, and no function."""
+
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        distinct, position = torch.unique(x, dim=0, return_inverse=True)
+        inputs = with_intercept(distinct)
+        eps = torch.randn(num_draws, len(distinct), generator=generator)
+        return (inputs @ self.mean + eps * (inputs @ self.root).square().sum(1).sqrt())[:, position]
+
+    predict = _NoiseOffset.predict
+
+
+class _DrawSetsThreads(Wrapped):
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        torch.set_num_threads(3)
+        return super().draw(x, num_draws, generator)
+
+    predict = _NoiseOffset.predict
+
+
+class _LazyDraw(Wrapped):
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        until = time.thread_time() + 0.3
+        while time.thread_time() < until:
+            pass
+        return super().draw(x, num_draws, generator)
+
+    predict = _NoiseOffset.predict
+
+
+class _DrawSetsTheEnvironment(Wrapped):
+    def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:
+        os.environ["FSIBENCH_BREACH"] = "1"
+        return super().draw(x, num_draws, generator)
+
+    predict = _NoiseOffset.predict
+
+
 DropsARow, Transposes, NegativeScale = map(with_posterior, (_DropsARow, _Transposes, _NegativeScale))
 WritesIntoX, InflatedMean, NoiseOffset = map(with_posterior, (_WritesIntoX, _InflatedMean, _NoiseOffset))
 NoiseInDraws, PriorDraws, FreshDraws = map(with_posterior, (_NoiseInDraws, _PriorDraws, _FreshDraws))
 CentresItsBatch, Overconfident = map(with_posterior, (_CentresItsBatch, _Overconfident))
 Underconfident, LazyPredict = map(with_posterior, (_Underconfident, _LazyPredict))
+ScaledMean, ShiftedMean, NoiseTwice = map(with_posterior, (_ScaledMean, _ShiftedMean, _NoiseTwice))
+HonestGaussian, GaussianWithoutSpread = map(with_posterior, (Gaussian, _GaussianWithoutSpread))
+GaussianTooWide, WideDraws, IndependentRows = map(with_posterior, (_GaussianTooWide, _WideDraws, _IndependentRows))
+DrawSetsThreads, LazyDraw = map(with_posterior, (_DrawSetsThreads, _LazyDraw))
+DrawSetsTheEnvironment = with_posterior(_DrawSetsTheEnvironment)
 
 
 @dataclass(frozen=True)
@@ -260,6 +349,27 @@ class WritesIntoItsRows(Honest):
 class ChangesSettings(Honest):
     def posterior(self, train: Data, generator: torch.Generator) -> Any:
         torch.set_num_threads(3)
+        return super().posterior(train, generator)
+
+
+@dataclass(frozen=True)
+class SetsTheEnvironment(Honest):
+    def posterior(self, train: Data, generator: torch.Generator) -> Any:
+        os.environ["OMP_NUM_THREADS"] = "17"
+        return super().posterior(train, generator)
+
+
+@dataclass(frozen=True)
+class SilencesWarnings(Honest):
+    def posterior(self, train: Data, generator: torch.Generator) -> Any:
+        warnings.simplefilter("ignore")
+        return super().posterior(train, generator)
+
+
+@dataclass(frozen=True)
+class SilencesNumpy(Honest):
+    def posterior(self, train: Data, generator: torch.Generator) -> Any:
+        np.seterr(all="ignore")
         return super().posterior(train, generator)
 
 
@@ -373,20 +483,33 @@ CAUGHT_BY: dict[type[Honest], tuple[str, str]] = {
     WritesIntoItsRows: ("inputs_are_left_alone", "fit changed the training rows"),
     WritesIntoX: ("inputs_are_left_alone", "predict changed the x"),
     ChangesSettings: ("settings_of_torch_are_left_alone", "threads from 1 to 3"),
+    DrawSetsThreads: ("settings_of_torch_are_left_alone", "threads from 1 to 3"),
+    SetsTheEnvironment: ("settings_of_python_are_left_alone", "changed os.environ['OMP_NUM_THREADS']"),
+    DrawSetsTheEnvironment: ("settings_of_python_are_left_alone", "changed os.environ['FSIBENCH_BREACH']"),
+    SilencesWarnings: ("settings_of_python_are_left_alone", "changed the filters of warnings"),
+    SilencesNumpy: ("settings_of_python_are_left_alone", "changed np.geterr()"),
     OneLongPull: ("budget_is_respected", "yield more often"),
     ExtendsItsBudget: ("budget_is_respected", "read-only"),
     WaitsForItsFraction: ("first_posterior_comes_soon", "`fraction` moves only on a yield"),
     FailsOnConstants: ("odd_data_are_survived", "IndexError on data with a constant input"),
     InflatedMean: ("means_are_not_inflated", "the mean is inflated"),
+    ScaledMean: ("means_are_not_inflated", "the mean is shrunk"),
+    ShiftedMean: ("means_are_not_inflated", "the training targets lie -0.15 standard deviations"),
     NoiseOffset: ("draws_agree_with_predict", "they include observation noise"),
     NoiseInDraws: ("draws_are_coherent_functions", "it includes noise"),
+    IndependentRows: ("draws_are_coherent_functions", "rows are drawn one by one"),
+    WideDraws: ("draws_agree_with_predict", "far from the data the variance of the draws is"),
+    GaussianTooWide: ("draws_agree_with_predict", "far from the data the variance of the draws is"),
+    GaussianWithoutSpread: ("draws_agree_with_predict", "they miss its uncertainty"),
     PriorDraws: ("draws_agree_with_predict", "from the predicted mean"),
     CentresItsBatch: ("rows_are_predicted_one_by_one", "a row predicted alone has another mean"),
     UsesTheFirstRows: ("order_and_sign_do_not_matter", "with sorted rows"),
     LearnsNothing: ("beats_the_constant", "predicting the training mean gives"),
     Overconfident: ("spread_is_calibrated", "too small"),
     Underconfident: ("spread_is_calibrated", "too large"),
-    LazyPredict: ("predict_is_cheap", "work is hidden from the clock"),
+    NoiseTwice: ("spread_is_calibrated", "times the noise: the predictive spread is too large"),
+    LazyPredict: ("predict_is_cheap", "predicting one row costs"),
+    LazyDraw: ("predict_is_cheap", "drawing one row costs 3"),
     KnowsThePublicTables: ("test_rows_are_not_known", "true test targets"),
     WorksInAThread: ("rests_while_paused", "CPU seconds of work in a pause"),
     WorksInAChild: ("rests_while_paused", "CPU seconds of work in a pause"),

@@ -6,11 +6,11 @@ A method may waive a check with a reason (`Method.waivers`); the reason is shown
 
 from __future__ import annotations
 
-from fsibench.checks import basics, honesty, quality, randomness
+from fsibench.checks import basics, draws, honesty, quality, randomness
 from fsibench.checks.catalogue import CHECKS, LIMIT, Check, CheckFailed, Outcome, run
 from fsibench.checks.problems import fit, linear_data, predict, random_stream
 
 __all__ = [
-    "CHECKS", "LIMIT", "Check", "CheckFailed", "Outcome", "basics", "fit", "honesty", "linear_data", "predict", "quality",
+    "CHECKS", "LIMIT", "Check", "CheckFailed", "Outcome", "basics", "draws", "fit", "honesty", "linear_data", "predict", "quality",
     "random_stream", "randomness", "run",
 ]  # fmt: skip

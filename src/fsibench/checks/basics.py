@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,16 +54,23 @@ def _require_finite(predictive: Predictive, where: str) -> None:
 @check("restore what you change: torch.set_num_threads, set_default_dtype, set_grad_enabled belong to the caller")
 def settings_of_torch_are_left_alone(method: Method) -> None:
     """Threads, default dtype, grad mode and determinism are the caller's."""
-    data = linear_data()
     before = _settings()
     try:
-        predict(fit(method, data, FEW_STEPS), data.x)
+        _use(method)
         changed = [f"{name} from {before[name]} to {now}" for name, now in _settings().items() if now != before[name]]
     finally:
         torch.set_num_threads(int(before["threads"]))
         torch.set_default_dtype(before["default dtype"])
         torch.set_grad_enabled(bool(before["grad mode"]))
-    require(not changed, f"the fit changed {' and '.join(changed)}")
+    require(not changed, f"fit, predict or draw changed {' and '.join(changed)}")
+
+
+def _use(method: Method) -> None:
+    """A short fit, a prediction and draws."""
+    data = linear_data()
+    posterior = fit(method, data, FEW_STEPS)
+    predict(posterior, data.x)
+    draw(posterior, data.x, 2)
 
 
 def _settings() -> dict[str, Any]:
@@ -69,6 +80,43 @@ def _settings() -> dict[str, Any]:
         "grad mode": torch.is_grad_enabled(),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
     }
+
+
+@check("for a while only: warnings.catch_warnings(), np.errstate(); give a child process an environment of its own")
+def settings_of_python_are_left_alone(method: Method) -> None:
+    """Environment variables, warning filters, numpy's error handling and the working folder are the caller's."""
+    with _restored_process():
+        _use(method)  # what imports on first use change is no breach
+    with _restored_process():
+        before = _process_settings()
+        _use(method)
+        after = _process_settings()
+    absent = object()
+    changed = sorted(name for name in before | after if before.get(name, absent) != after.get(name, absent))
+    require(not changed, f"fit, predict or draw changed {' and '.join(changed)}")
+
+
+def _process_settings() -> dict[str, Any]:
+    return {
+        **{f"os.environ[{name!r}]": value for name, value in os.environ.items()},
+        "the filters of warnings": list(warnings.filters),
+        "np.geterr()": np.geterr(),
+        "the working folder": os.getcwd(),
+    }
+
+
+@contextlib.contextmanager
+def _restored_process() -> Iterator[None]:
+    """Whatever happens to these settings inside, the caller finds them as they were."""
+    environment, folder = dict(os.environ), os.getcwd()
+    try:
+        with warnings.catch_warnings(), np.errstate():
+            yield
+    finally:
+        os.chdir(folder)
+        for name in set(os.environ) - set(environment):
+            del os.environ[name]
+        os.environ.update(environment)
 
 
 @check("work on copies: `train.x.clone()`, and no in-place operation (`mul_`, `x[...] = `) on what was passed in")
@@ -151,14 +199,3 @@ def odd_data_are_survived(method: Method) -> None:
         except Exception as error:
             raise CheckFailed(f"{type(error).__name__} on data with {name}: {error}".replace("\n", " ")) from error
         _require_finite(predictive, f"on data with {name}")
-
-
-@check("a draw is one function: draw its parameters once, then evaluate it at every row; no noise per row")
-def draws_are_coherent_functions(method: Method) -> None:
-    """A draw is one function: the same input in two places has the same value."""
-    data = linear_data()
-    posterior: Posterior = fit(method, data, FEW_STEPS)
-    draws = draw(posterior, torch.cat([data.x[:5], data.x[:5]]), 6)
-    gap = float((draws[:, :5] - draws[:, 5:]).abs().max())
-    scale = float(draws.abs().max()) + 1e-3
-    require(gap <= 1e-2 * scale, f"one draw has two values at the same input, {gap:.2g} apart: it includes noise")

@@ -35,11 +35,12 @@ def linear_data(num_data: int = 120, num_inputs: int = 3, noise: float = 0.3, se
 
 @dataclass(frozen=True)
 class Problem:
-    """Training rows, test rows on the same scale, and the exact answer at the test rows."""
+    """Training rows, test rows on the same scale, the exact answer at the test rows, and the noise in it."""
 
     train: Data
     test: Data
     exact: Predictive
+    noise: float
 
 
 @functools.cache
@@ -55,7 +56,7 @@ def conjugate_problem() -> Problem:
     scale = float(y[:200].std(correction=0))
     data = Data(x, y / scale)
     train, test = Data(data.x[:200], data.y[:200]), Data(data.x[200:], data.y[200:])
-    return Problem(train, test, _exact(train, test.x, noise=1.0 / scale))
+    return Problem(train, test, _exact(train, test.x, 1.0 / scale), 1.0 / scale)
 
 
 def _exact(train: Data, x: Tensor, noise: float) -> Predictive:
