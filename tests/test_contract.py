@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 
@@ -103,6 +106,29 @@ def test_what_a_process_pays_once_is_no_breach_of_the_budget() -> None:
 def test_at_least_twenty_five_breaches_are_planted() -> None:
     assert len(breaches.CAUGHT_BY) >= 25
     assert {check for check, _ in breaches.CAUGHT_BY.values()} <= set(check_names())
+
+
+def test_settings_that_imports_on_first_use_change_are_no_breach() -> None:
+    imported: list[bool] = []
+
+    @dataclass(frozen=True)
+    class FiltersOnFirstUse(breaches.Honest):  # type: ignore[misc]
+        name: ClassVar[str] = "filters_on_first_use"
+
+        def posterior(self, train: Data, generator: torch.Generator) -> Any:
+            if not imported:
+                warnings.simplefilter("always", DeprecationWarning)
+            imported.append(True)
+            return super().posterior(train, generator)
+
+    assert checks.run("settings_of_python_are_left_alone", FiltersOnFirstUse()).status == "ok"
+
+
+def test_a_check_of_settings_puts_them_back() -> None:
+    before = dict(os.environ), list(warnings.filters), np.geterr()
+    for breach in (breaches.SetsTheEnvironment, breaches.SilencesWarnings, breaches.SilencesNumpy):
+        assert checks.run("settings_of_python_are_left_alone", breach()).status == "failed"
+    assert (dict(os.environ), list(warnings.filters), np.geterr()) == before
 
 
 @dataclass(frozen=True)
