@@ -205,7 +205,7 @@ def shares(predictive: Predictive) -> Tensor:
 def score(posterior: Posterior, rows: Data, generator: torch.Generator) -> float:
     """LL − CRPS, both of standardised targets: higher is better; −CRPS without a density, −∞ where it is no number."""
     predictive = posterior.predict(rows.x, generator)
-    density = predictive.log_prob(rows.y)
+    density = predictive.log_prob(rows.y).cpu()
     gain = density if not bool(density.isnan().all()) else torch.zeros_like(density)
     value = float((gain - predictive.crps(rows.y)).mean())
     return value if math.isfinite(value) else -math.inf

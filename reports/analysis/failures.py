@@ -27,6 +27,6 @@ def failure_table(results: Any) -> pd.DataFrame:
     """Cells without a usable end: entry, dataset, split, status, seconds, message, traceback."""
     bad = results.failed | ~results.finished
     cells = results.cells[bad]
-    table = cells[["entry", "dataset", "split", "status", "message", "traceback"]].fillna("")
+    table = cells[["entry", "dataset", "split", "status", "message", "traceback"]].astype(object).fillna("")
     table = table.assign(seconds=[number(value, 3) for value in results.end_seconds[bad]])
     return table.sort_values(["entry", "dataset", "split"], kind="stable", ignore_index=True)

@@ -4,7 +4,7 @@ Optuna's TPE proposes, the present defaults first. A proposal is fitted for a qu
 other, at most three, and goes on only if its mean is in the upper half of what was seen there (successive halving). What
 learns fast may overfit later, so the best proposals and the defaults are then fitted for the whole budget on every data
 set. The best of those and the defaults meet on another split: the best of many single looks is mostly lucky. The defaults
-stay unless the difference there, fit by fit, is larger than its standard error.
+stay unless the difference there, fit by fit, is larger than two standard errors.
 
 The search is a generator of requests that is sent measurements. It neither fits nor stores anything, and the same
 measurements lead to the same requests; whoever drives it can therefore replay what a killed search had measured.
@@ -29,6 +29,7 @@ SCREENING_SETS = 3
 RANDOM_TRIALS = 8  # before the sampler trusts what it has seen
 FIRST_SPLIT, CONFIRMING_SPLIT = 0, 1
 NUM_FINALISTS = 2
+CLEARLY = 2.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,13 @@ class Candidate:
         return statistics.fmean(self.merits.values()) if self.merits else -math.inf
 
     def is_better_than(self, other: Candidate) -> bool:
-        """On the confirming split, which did not choose it, by more than the standard error of the differences."""
+        """On the confirming split, which did not choose it, by more than two standard errors of the differences."""
         pairs = [(merit, other.merits.get(key)) for key, merit in self.merits.items() if key[1] == CONFIRMING_SPLIT]
         differences = [merit - before for merit, before in pairs if before is not None]
         if not differences:
             return False
         error = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
-        return statistics.fmean(differences) > error
+        return statistics.fmean(differences) > CLEARLY * error
 
 
 @dataclass(frozen=True)
