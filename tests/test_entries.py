@@ -20,14 +20,13 @@ ENTRY = re.compile(r"(?<![\w:/.-])[A-Za-z_]\w*\[[a-z_]+=(?:[^\[\]\s]|\[[^\[\]\s]
 # Defined by the page that writes them.
 OWN = ("mine[", "features[", "sip[prior=lines]")
 # Explains published scores and names an option that is gone.
-GONE = {"sip[travel=none]": pytest.mark.xfail(strict=False, reason="published with an option that sip had before")}
 
 
 def written() -> list[Any]:
     """Each entry of each file once, placeholders left out."""
     pairs = dict.fromkeys((path, entry) for path in FILES for entry in ENTRY.findall(path.read_text(encoding="utf-8")))
     return [
-        pytest.param(entry, id=f"{path.relative_to(ROOT)} {entry}", marks=GONE.get(entry, ()))
+        pytest.param(entry, id=f"{path.relative_to(ROOT)} {entry}")
         for path, entry in pairs
         if not entry.startswith(OWN) and "..." not in entry
     ]
