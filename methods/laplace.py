@@ -62,11 +62,11 @@ class Laplace(Method):
     layers: Literal["all", "last"] = "all"
     hidden_layers: int = 1
     hidden_units: int = 50
-    batch_size: int = 50
-    learning_rate: float = 1e-2
+    batch_size: int = 25
+    learning_rate: float = 0.00438
     schedule: Schedule = "cosine"
-    initial_precision: float = 1.0  # δ
-    initial_noise: float = 0.1  # σ²
+    initial_precision: float = 0.159  # δ
+    initial_noise: float = 0.21  # σ²
 
     def __post_init__(self) -> None:
         require_at_least(

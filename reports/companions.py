@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from fsibench.reports import markdown
 from fsibench.reports.analysis import peers
+from fsibench.reports.analysis.report import Report
 from fsibench.tuning import record
 
-if TYPE_CHECKING:
-    from fsibench.reports.publication import Publication
 
-
-def peers_table(board: Publication, _: str) -> str:
+def peers_table(report: Report) -> str:
     """Published numbers of other papers beside ours, for the columns that our entries answer for."""
-    results = board.report.results
+    results = report.results
     columns = set(results.cells["reproduces"]) - {""}
-    lines = [line for line in peers.lines(board.report.overview) if line.method in columns and line.dataset in results.datasets]
+    lines = [line for line in peers.lines(report.overview) if line.method in columns and line.dataset in results.datasets]
     rows = [[line.dataset, line.metric.upper(), line.printed, line.ours_text, line.verdict, line.why] for line in lines]
     counts = pd.Series([line.verdict for line in lines]).value_counts()
     told = ", ".join(f"{name} {number}" for name, number in counts.items())
     return "\n\n".join([markdown.table(rows, ["data set", "score", "published", "ours", "verdict", "why"]), f"Verdicts: {told}."])
 
 
-def against_first(board: Publication, _: str) -> str:
+def against_first(report: Report) -> str:
     """On how many data sets each entry has a better mean than the first one by name."""
-    overview, results = board.report.overview, board.report.results
+    overview, results = report.overview, report.results
     first, *others = sorted(results.entries)
     rows = []
     for entry in others:
@@ -45,7 +42,7 @@ def against_first(board: Publication, _: str) -> str:
     return table
 
 
-def defaults(_: Publication, __: str) -> str:
+def defaults() -> str:
     """What the common search found for each method, from `methods/defaults/`."""
     folder = Path(str(resources.files("fsibench.methods") / "defaults"))
     heads = ["method", "points", "merit before", "merit now", "changed"]

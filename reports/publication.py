@@ -334,8 +334,8 @@ def drawn(board: Publication) -> dict[str, bytes]:
 
 FRAGMENTS: dict[str, Callable[[Publication, str], str]] = {
     "size": size, "winner": winner, "board": board_table, "ranks": ranks, "scores": scores, "published": published,
-    "measures": measures, "pictures": pictures, "peers": peers_table, "against-first": against_first,
-    "defaults": defaults,
+    "measures": measures, "pictures": pictures, "peers": lambda board, _: peers_table(board.report),
+    "against-first": lambda board, _: against_first(board.report), "defaults": lambda *_: defaults(),
 }  # fmt: skip
 
 
