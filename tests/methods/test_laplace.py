@@ -77,6 +77,6 @@ def test_hyper_parameters_maximise_the_evidence() -> None:
 
 @pytest.mark.parametrize("layers", ["all", "last"])
 def test_training_finds_the_noise(layers: str) -> None:
-    posterior = fit(Laplace(layers=layers, hidden_units=10, learning_rate=0.01), linear_data(300, noise=0.3), 600)
+    posterior = fit(Laplace(layers=layers, hidden_units=10, learning_rate=0.01, batch_size=50), linear_data(300, noise=0.3), 600)
     # y = sum of three inputs + 0.3 noise, standardised: 0.3/√3.09
     assert posterior.trace()["noise"] == pytest.approx(0.17, rel=0.1)
