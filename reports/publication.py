@@ -132,7 +132,7 @@ def size(board: Publication, _: str) -> str:
     longer = "".join(f", {entry} {_seconds(budget, unit)}" for entry, budget in own)
     complete, planned = board.num_complete_splits, len(board.planned)
     text = (
-        f"{len(results.entries)} entries, {count(len(results.datasets), 'data set')}, "
+        f"{len(results.entries)} {'entry' if len(results.entries) == 1 else 'entries'}, {count(len(results.datasets), 'data set')}, "
         f"{_seconds(usual.iloc[0], unit) if len(usual) else 'no budget'} per fit{longer}: {complete} of {planned} splits "
         f"are complete; of {sum(board.planned.values()):,} cells {int(results.finished.sum()):,} have ended, "
         f"{int(results.failed.sum())} of them badly."
