@@ -62,6 +62,11 @@ class Tuned(Method):
         """What the method it runs is meant for."""
         return self.base.max_rows
 
+    @property
+    def waivers(self) -> Mapping[str, str]:  # type: ignore[override]
+        """Those of the method it runs."""
+        return self.base.waivers
+
     def parts(self) -> tuple[type[Method], ...]:
         return (type(self), *self.base.parts())
 

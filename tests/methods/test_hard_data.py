@@ -25,10 +25,10 @@ METHODS: dict[str, Method] = {
     "bbb scale mixture": BBB(prior="scale_mixture"),
     "aadm": AADM(),
     "avb": AVB(),
-    "sip bnn": SIP(prior="bnn", initial_log_noise=NOISE),
-    "sip ns": SIP(prior="ns", initial_log_noise=NOISE),
-    "sip gp": SIP(prior="gp", initial_log_noise=NOISE),
-    "sip adaptive contrast": SIP(adaptive_contrast=True, initial_log_noise=NOISE),
+    "sip bnn": SIP(prior="bnn", initial_log_noise=NOISE, stop="budget"),
+    "sip ns": SIP(prior="ns", initial_log_noise=NOISE, stop="budget"),
+    "sip gp": SIP(prior="gp", initial_log_noise=NOISE, stop="budget"),
+    "sip adaptive contrast": SIP(adaptive_contrast=True, initial_log_noise=NOISE, stop="budget"),
 }
 
 

@@ -173,3 +173,8 @@ def test_sets_of_values_are_mixed_as_values_and_scored_without_a_density() -> No
     assert isinstance(mixed, SamplePredictive)
     assert torch.allclose(mixed.mean, torch.full((3,), 0.5))
     assert score(Told(few), Data(Y[:, None], Y), stream()) == pytest.approx(-float(few.crps(Y).mean()))
+
+
+def test_waivers_and_limits_are_those_of_the_method_that_is_tuned() -> None:
+    assert Tuned(of="bbb").waivers == registry.entry("bbb").method.waivers
+    assert Tuned(of="vip").waivers == {}
