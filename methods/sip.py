@@ -176,7 +176,7 @@ class SIP(Method):
         if self.stop == "validated" and self.epochs == 0 and FEWEST_ROWS <= len(train) < MANY_ROWS:
             training, plan, best = yield from self._search(training, train, budget, generator)
         begin = plan.begin
-        for model in training.steps(train, lambda: (budget.fraction - begin) / (1.0 - begin), plan, generator):
+        for model in training.steps(train, lambda: (budget.fraction - begin) / max(1.0 - begin, 1e-9), plan, generator):
             # a fresh fit needs about half of its time to be as good as the best of the search
             early = budget.fraction < 0.5 * (1.0 + begin) and not budget.in_last_pull
             yield best if best is not None and early else model
