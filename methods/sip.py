@@ -187,9 +187,7 @@ class SIP(Method):
     def _search(
         self, training: Training, train: Data, budget: Budget, generator: torch.Generator
     ) -> Generator[SparseImplicitProcess, None, tuple[Training, Plan, SparseImplicitProcess | None]]:
-        """Train without some rows and look at them: yields the best model so far. Returns what to train on and how, and what
-        to show as long as that is a fresh fit.
-        """
+        """Train without some rows and look at them, showing the best. Returns what to train on, how, and what to show meanwhile."""
         held, kept = held_out(len(train), generator)
         looks, best = BestTravel(train.x[held], train.y[held], seed=0), training.model
         rest, plan = Data(train.x[kept], train.y[kept]), Plan("constant", self.warm_up)
