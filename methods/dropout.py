@@ -36,7 +36,6 @@ from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
 # The share of rows that rates and precisions are chosen on, and how many rows and passes are enough to tell them apart.
-VALIDATION_SHARE = 0.2
 MOST_VALIDATION_ROWS = 1000
 VALIDATION_PASSES = 50
 
@@ -80,9 +79,7 @@ class Dropout(Method):
             raise ValueError(f"search_share lies strictly between 0 and 1, got {self.search_share}")
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[DropoutNetworks]:
-        order = torch.randperm(len(train), generator=generator, device=train.x.device)
-        count = min(max(1, int(VALIDATION_SHARE * len(train))), MOST_VALIDATION_ROWS, len(train) - 1)
-        rest, validation = (Data(train.x[rows], train.y[rows]) for rows in (order[count:], order[:count]))
+        validation, rest = train.held_out(generator, at_most=MOST_VALIDATION_ROWS)
         searched = DropoutNetworks(self, self.rates, train, generator)
         share = self.search_share
         for step, posterior in enumerate(searched.trained(rest, budget, 0.0, share, generator), 1):

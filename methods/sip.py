@@ -43,7 +43,7 @@ from fsibench.blocks.linalg import JITTER, cholesky
 from fsibench.blocks.mlp import NoiseSampler
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior, make_prior, prior_class
-from fsibench.blocks.stopping import BestTravel, held_out
+from fsibench.blocks.stopping import BestTravel
 from fsibench.blocks.training import (
     Optimiser,
     Schedule,
@@ -188,9 +188,8 @@ class SIP(Method):
         self, training: Training, train: Data, budget: Budget, generator: torch.Generator
     ) -> Generator[SparseImplicitProcess, None, tuple[Training, Plan, SparseImplicitProcess | None]]:
         """Train without some rows and look at them, showing the best. Returns what to train on, how, and what to show meanwhile."""
-        held, kept = held_out(len(train), generator)
-        looks, best = BestTravel(train.x[held], train.y[held], seed=0), training.model
-        rest, plan = Data(train.x[kept], train.y[kept]), Plan("constant", self.warm_up)
+        held, rest = train.held_out(generator)
+        looks, best, plan = BestTravel(held.x, held.y, seed=0), training.model, Plan("constant", self.warm_up)
         with suppress(Diverged):  # the looks before it tell how far is too far
             for step, model in enumerate(training.steps(rest, lambda: budget.fraction / SEARCH_SHARE, plan, generator), 1):
                 if looks.look(model.travelled, model):

@@ -29,7 +29,7 @@ from fsibench.predictive import Predictive
 from fsibench.tuning.space import drawn, space_of
 
 KEPT_SHARE = 3  # one of three goes on
-HELD_OUT_SHARE, MOST_HELD_OUT = 0.2, 1000
+MOST_HELD_OUT = 1000
 # The last fit ends a little before the budget does, so that the budget's end finds it finished.
 MARGIN = 0.97
 
@@ -101,7 +101,7 @@ class Search:
         space = space_of(type(self.base))
         points = [drawn(space, generator) for _ in range(options.trials - 1)]
         self.trials = [Trial({}), *(Trial(point) for point in points)]  # the defaults come first
-        self.learning, self.held_out = split(train, generator)
+        self.held_out, self.learning = train.held_out(generator, at_most=MOST_HELD_OUT)
         self.best: Posterior | None = None
 
     def rounds(self) -> Iterator[Posterior]:
@@ -186,17 +186,6 @@ def round_sizes(trials: int, members: int) -> list[int]:
     while sizes[-1] > max(members, 1) and len(sizes) < 3:
         sizes.append(max(math.ceil(sizes[-1] / KEPT_SHARE), members))
     return sizes
-
-
-def split(train: Data, generator: torch.Generator) -> tuple[Data, Data]:
-    """Rows to learn from and rows held out, at least one of each; a single row is both."""
-    num_data = len(train)
-    if num_data < 2:
-        return train, train
-    held_out = min(max(round(HELD_OUT_SHARE * num_data), 1), MOST_HELD_OUT)
-    order = torch.randperm(num_data, generator=generator, device=generator.device)
-    test, learn = order[:held_out], order[held_out:]
-    return Data(train.x[learn], train.y[learn]), Data(train.x[test], train.y[test])
 
 
 def shares(predictive: Predictive) -> Tensor:

@@ -64,7 +64,6 @@ from fsibench.contract import Between, Budget, Data, Method, Space
 NOISE_VARIANCES = tuple(10.0 ** (-4.0 + 0.25 * k) for k in range(17))
 PSIS = (0.0, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STOPS = (0.3, 0.5, 0.7, 1.0)
-VALIDATION_SHARE = 0.2
 # Of networks as priors: the paper's 10-10 network has tanh units.
 NONLINEARITY: Nonlinearity = "tanh"
 # With fewer rows there is nothing to choose on.
@@ -158,9 +157,7 @@ class VIP(Method):
         """σ², ψ and the number of steps with the highest log-likelihood of a fifth of the rows; at most half of the budget."""
         if len(train) < FEWEST_ROWS:
             return Choice(self.noise or 0.1, self.psi or 0.0, self.num_steps)
-        order = torch.randperm(len(train), generator=generator, device=train.x.device)
-        held, kept = order.tensor_split([round(VALIDATION_SHARE * len(train))])
-        held_out, rest = Data(train.x[held], train.y[held]), Data(train.x[kept], train.y[kept])
+        held_out, rest = train.held_out(generator)
         num_steps = min(self.num_steps, budget.steps or self.num_steps)
         stops = {round(share * num_steps) for share in STOPS if share == 1.0 or self.early_stop} - {0}
         model, best = VariationalProcess(self, rest, generator), (-math.inf, Choice(0.1, 0.0, self.num_steps))

@@ -337,6 +337,20 @@ def test_an_epoch_visits_every_row_once_and_keeps_the_short_batch() -> None:
     assert all(torch.equal(batch.x[:, 0], batch.y) for batch in epoch)
 
 
+@pytest.mark.parametrize(("rows", "at_most", "held"), [(150, None, 30), (150, 10, 10), (11, None, 2), (2, None, 1)])
+def test_held_out_rows_and_the_others_are_all_rows(rows: int, at_most: int | None, held: int) -> None:
+    data = Data(torch.arange(rows, dtype=torch.float32)[:, None], torch.arange(rows, dtype=torch.float32))
+    choosing, learning = data.held_out(torch.Generator().manual_seed(0), at_most=at_most)
+    assert (len(choosing), len(learning)) == (held, rows - held)
+    assert sorted([*choosing.y.tolist(), *learning.y.tolist()]) == list(range(rows))
+    assert torch.equal(choosing.x[:, 0], choosing.y)
+
+
+def test_a_single_row_is_held_out_and_learned_from() -> None:
+    data = Data(torch.zeros(1, 2), torch.zeros(1))
+    assert data.held_out(torch.Generator()) == (data, data)
+
+
 def test_large_data_are_drawn_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsibench.contract.LARGEST_PERMUTATION", 10)
     data = Data(torch.arange(1000.0)[:, None], torch.arange(1000.0))

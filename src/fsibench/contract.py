@@ -41,6 +41,18 @@ class Data:
     def num_inputs(self) -> int:
         return self.x.shape[1]
 
+    def rows(self, index: Tensor) -> Data:
+        """Some of the rows, by number."""
+        return Data(self.x[index], self.y[index])
+
+    def held_out(self, generator: torch.Generator, share: float = 0.2, at_most: int | None = None) -> tuple[Data, Data]:
+        """That share of the rows, drawn at random, to choose by, and the others to learn from; at least one of each, a single row is both."""
+        if len(self) < 2:
+            return self, self
+        order = torch.randperm(len(self), generator=generator, device=generator.device)
+        count = min(max(1, round(share * len(self))), len(self) - 1, at_most or len(self))
+        return self.rows(order[:count]), self.rows(order[count:])
+
     def batches(self, batch_size: int, generator: torch.Generator) -> Iterator[Data]:
         """Minibatches without end: every epoch a fresh permutation, the short last batch kept.
 
@@ -51,7 +63,7 @@ class Data:
             while True:
                 rows = torch.randint(num_data, (64, batch_size), generator=generator, device=generator.device)
                 for index in rows:
-                    yield Data(self.x[index], self.y[index])
+                    yield self.rows(index)
         while True:
             order = torch.randperm(num_data, generator=generator, device=generator.device)
             x, y = self.x[order], self.y[order]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fsibench.blocks.stopping import SHORTEST, BestTravel, held_out
+from fsibench.blocks.stopping import SHORTEST, BestTravel
 from fsibench.predictive import Predictive
 
 ROWS = torch.zeros(20, 1), torch.zeros(20)
@@ -65,9 +65,3 @@ def test_a_look_says_whether_it_is_the_best_yet() -> None:
     assert not limit.look(0.31, Shifted(0.0)), "not due"
     assert limit.look(0.4, Shifted(0.5))
     assert not limit.look(0.5, Shifted(2.0))
-
-
-def test_held_out_rows_and_the_others_are_all_rows() -> None:
-    held, kept = held_out(11, torch.Generator().manual_seed(0))
-    assert (len(held), len(kept)) == (2, 9)
-    assert sorted([*held.tolist(), *kept.tolist()]) == list(range(11))

@@ -13,7 +13,7 @@ import torch
 from fsibench import registry
 from fsibench.contract import Between, Budget, Data, Meter, Method, Posterior, Space
 from fsibench.harness import identity
-from fsibench.methods.tuned import Mixture, Tuned, round_sizes, score, split
+from fsibench.methods.tuned import Mixture, Tuned, round_sizes, score
 from fsibench.predictive import Predictive, SamplePredictive
 
 
@@ -89,13 +89,6 @@ def test_rounds_halve_down_to_the_members() -> None:
     assert round_sizes(9, 1) == [9, 3, 1]
     assert round_sizes(9, 5) == [9, 5]
     assert round_sizes(1, 1) == [1]
-
-
-def test_held_out_rows_are_not_learned_from() -> None:
-    learning, held_out = split(waves(), stream())
-    assert len(held_out) == 30
-    rows = {tuple(row) for row in learning.x.tolist()}
-    assert not any(tuple(row) in rows for row in held_out.x.tolist())
 
 
 def test_members_have_equal_weight_whatever_their_number_of_components() -> None:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from fsibench.predictive import Predictive
 
-VALIDATION_SHARE = 0.2
 FIRST_LOOK, GROWTH = 0.25, 1.2
 # Rather too long than so short that nothing is learned.
 SHORTEST = 1.0
@@ -22,13 +21,6 @@ LOWEST = -1e9  # of a look without a finite score
 
 class Predicting(Protocol):
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive: ...
-
-
-def held_out(num_rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Indices of a fifth of the rows, drawn at random, and of the others."""
-    order = torch.randperm(num_rows, generator=generator, device=generator.device)
-    held, kept = order.tensor_split([max(1, round(VALIDATION_SHARE * num_rows))])
-    return held, kept
 
 
 class BestTravel:
