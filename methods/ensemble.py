@@ -48,6 +48,7 @@ class Ensemble(Method):
 
     name: ClassVar[str] = "ensemble"
     paper: ClassVar[str] = "Lakshminarayanan, Pritzel, Blundell, Deep ensembles, NeurIPS 2017"
+    reproduces: ClassVar[str] = "deep ensemble"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # The printed rate is 0.1. With standardised rows that does not hold: members leave the data by 50 standard deviations in
         # 1,500 steps (boston, yacht), so it is a tenth of that; `ensemble[preset=paper,learning_rate=0.1]` is as printed.
@@ -81,6 +82,9 @@ class Ensemble(Method):
         )  # fmt: skip
         if not 0.0 <= self.validation_share <= 0.5:
             raise ValueError(f"validation_share is a number from 0 to 0.5, got {self.validation_share}")
+
+    def published_column(self) -> str:
+        return self.reproduces if self.noise == "heteroscedastic" else ""
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[Networks]:
         model = Networks(self, train, generator)

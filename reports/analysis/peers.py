@@ -25,6 +25,7 @@ from fsibench.reports.numbers import with_error
 
 SOURCES = {
     "gal2016": "Gal and Ghahramani (2016), as their repository repeats it",
+    "lakshminarayanan2017": "Lakshminarayanan, Pritzel and Blundell (2017), table 1: five networks of one hidden layer, 40 epochs",
     "ortega2023": "Ortega et al. (2023), layers chosen on the test rows",
     "cinquin2025": "Cinquin and Bamler (2025)",
 }

@@ -21,7 +21,7 @@ def lines_of(make_store: MakeStore, **changes: object) -> dict[tuple[str, str, s
 
 def test_the_table_is_complete_and_every_source_is_named() -> None:
     table = peers.published()
-    assert len(table) == 87
+    assert len(table) == 105
     assert set(table["source"]) == set(peers.SOURCES)
     assert set(table["splits"]) == set(peers.TEST_TO_TRAIN)
     assert not table["mean"].isna().any()

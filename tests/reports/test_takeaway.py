@@ -184,5 +184,5 @@ def test_a_page_of_a_data_set_names_its_hardest_points(open_page: Open) -> None:
 
 def test_the_ledger_shows_other_papers(open_page: Open) -> None:
     page = open_page("ledger")
-    assert page.locator("#peers tbody tr").count() == 87
+    assert page.locator("#peers tbody tr").count() == 105
     assert "Gal and Ghahramani (2016)" in page.locator("#peers").inner_text()
