@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from importlib import resources
 from pathlib import Path
 
 import pandas as pd
 
+from fsibench.metrics import known
 from fsibench.reports import markdown
-from fsibench.reports.analysis import peers
+from fsibench.reports.analysis import ledger, peers
 from fsibench.reports.analysis.report import Report
+from fsibench.reports.numbers import number, with_error
 from fsibench.tuning import record
+
+BAR_DIGITS = 3
 
 
 def peers_table(report: Report) -> str:
@@ -40,6 +45,40 @@ def against_first(report: Report) -> str:
     heads = [f"better than `{first}` in", *(results.metrics[key].label for key in results.headline)]
     table: str = markdown.table(rows, heads)
     return table
+
+
+def against_printed(report: Report) -> str:
+    """Entries that answer for a column of the SIP paper: their means, in brackets the printed ones plus one standard error, and how many reach that."""
+    overview, results = report.overview, report.results
+    bars = _bars()
+    answers = {entry: column for column, found in ledger.matching_entries(results).items() for entry, variant in found.items() if not variant}
+    rows, told = [], []
+    for entry, column in answers.items():
+        met = asked = 0
+        for dataset in results.datasets:
+            row = [f"`{entry}`", dataset]
+            for key in results.headline:
+                ours, larger = overview.summaries[key].loc[(dataset, entry)], results.metrics[key].larger_is_better
+                bar = bars[key, dataset, column]
+                reached = float(ours["mean"]) >= bar if larger else float(ours["mean"]) <= bar
+                met, asked = met + reached, asked + 1
+                text = " ± ".join(with_error(float(ours["mean"]), float(ours["standard_error"])))
+                row.append(f"{text} ({number(bar, BAR_DIGITS)}){'' if reached else ' **missed**'}")
+            rows.append(row)
+        told.append(f"`{entry}` {met} of {asked}")
+    heads = ["entry", "data set", *(results.metrics[key].label for key in results.headline)]
+    return "\n\n".join([f"At least as good as printed: {', '.join(told)}.", markdown.table(rows, heads)])
+
+
+def _bars() -> dict[tuple[str, str, str], float]:
+    """(metric, data set, column) -> the printed mean, worse by one standard error of as many splits as a verdict needs."""
+    table = ledger.published()
+    return {
+        (row["metric"], row["dataset"], row["method"]): float(row["mean"])
+        + (-1.0 if known()[row["metric"]].larger_is_better else 1.0) * float(row["spread"]) / math.sqrt(ledger.FEWEST_SPLITS)
+        for row in table.to_dict("records")
+        if row["dataset"] != ledger.AVERAGE_RANK
+    }
 
 
 def defaults() -> str:

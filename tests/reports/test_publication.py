@@ -170,6 +170,17 @@ def test_published_numbers_of_other_papers_stand_beside_ours(make_store: MakeSto
     assert "protein" not in text, "a set that was not run"
 
 
+def test_entries_are_held_against_the_printed_means_plus_one_standard_error(make_store: MakeStore, tmp_path: Path) -> None:
+    answers = {"bbb": "BBB", "sip[hyperprior=2.5]": "SIP_BNN"}
+    recipe = {"entries": (*answers, "gp"), "datasets": {"boston": 9.2}, "splits": 5, "reproduces": answers}
+    store = packed(make_store(**recipe, variants={"sip[hyperprior=2.5]": "a hyper-prior"}), tmp_path / "board") / "uci.parquet"
+    text = FRAGMENTS["against-printed"](Publication.read(store, tmp_path / "none.toml"), "")
+    first, *_ = text.splitlines()
+    assert re.fullmatch(r"At least as good as printed: `bbb` \d of 3\.", first), "variants and entries without a column are not held against anything"
+    assert "(−2.90)" in text, "LL of BBB on boston, −2.816 ± 0.183: −2.816 − 0.183/√5"
+    assert text.count("**missed**") == 3 - int(first.split()[-3])
+
+
 def test_results_of_a_later_run_join_the_committed_ones(
     make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
