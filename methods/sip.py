@@ -14,18 +14,22 @@ whose expectation under p_θ carries gradients to the prior's parameters and to 
 hyper-prior that the paper does not have: `sip[hyperprior=2.5]` is a variant. The learning rate falls to zero with the
 budget, that of T does not: T has to keep up.
 
-Nothing in the objective keeps a learned prior from interpolating a small table, so that long fits do. `stop=validated`
-trains without a fifth of the rows first, for two fifths of the budget, and looks how well it predicts them. If they are
-predicted best at the end, training goes on with all rows, a quarter as far again (in sums of learning rates). If they were
-predicted best before, a fresh fit on all rows goes as far as that, in smaller steps. `stop=budget` trains on all rows until
-the budget is spent, as the paper does until convergence.
+Nothing in the objective keeps a learned prior from following the rows of a small table too closely, so that long fits do: their
+noise falls far below the errors at other rows, and later their mean becomes worse as well. `stop=validated` trains without a
+fifth of the rows first and looks how well it predicts them: how far the fit goes and the least noise of its predictions are
+hyper-parameters that these rows choose. If they are predicted best at the end, training goes on from there with all rows and a
+falling rate, for a quarter of the steps so far. If they were predicted best before, a fresh fit on all rows goes as far as
+that; or, where the budget has no time left for one, training goes on from there. Then the fit ends. Deviation: predictions have
+this least noise, where the paper has the learned one. `stop=budget` trains on all rows until the budget is spent, as the
+paper does until convergence, and changes nothing in the noise.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -43,7 +47,7 @@ from fsibench.blocks.linalg import JITTER, cholesky
 from fsibench.blocks.mlp import NoiseSampler
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior, make_prior, prior_class
-from fsibench.blocks.stopping import BestTravel
+from fsibench.blocks.stopping import HeldOutLooks
 from fsibench.blocks.training import (
     Optimiser,
     Schedule,
@@ -62,8 +66,8 @@ from fsibench.predictive import Predictive
 SMALLEST_VARIANCE = 1e-10
 # So few rows tell nothing, so many cannot be interpolated, and so short a fit does not: no limit is looked for.
 FEWEST_ROWS, MANY_ROWS, SHORT_TRAVEL = 20, 2_000, 2.0
-SEARCH_SHARE = 0.4  # of the budget, without the held-out rows
-LAST_SHARE = 0.25  # of the way so far, for letting all rows in
+SEARCH_SHARE = 0.8  # of the budget at most, without the held-out rows
+LAST_SHARE = 0.25  # of the steps so far, for letting all rows in
 ENOUGH_TO_JUDGE = 0.02  # share of the budget after which its number of steps is known well enough
 
 
@@ -125,7 +129,8 @@ class SIP(Method):
     learning_rate: float = 5e-3
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
-    stop: Literal["validated", "budget"] = "validated"  # how far a fit goes: found on held-out rows, or the whole budget
+    # How far a fit goes and the least noise of its predictions: found on held-out rows; or the whole budget, and as learned.
+    stop: Literal["validated", "budget"] = "validated"
     epochs: int = 0  # length of the schedule, after which the fit ends; 0 means that of the budget
     # With prior=bnn, the width of a Gaussian hyper-prior on θ around a network of unit scale (`Prior.log_hyperprior`); 0
     # means none, as in the paper. Nothing else in the objective keeps a learned prior from fitting the training rows.
@@ -174,46 +179,66 @@ class SIP(Method):
         return "; ".join(filter(None, parts))
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SparseImplicitProcess]:
-        training = Training(self, train.x, generator)
-        plan, best = Plan(self.schedule, self.warm_up), None
+        training, plan = Training(self, train.x, generator), Plan(self.schedule, self.warm_up)
+        shown: SparseImplicitProcess | None = None
         if self.stop == "validated" and self.epochs == 0 and FEWEST_ROWS <= len(train) < MANY_ROWS:
-            training, plan, best = yield from self._search(training, train, budget, generator)
-        begin = plan.begin
-        for model in training.steps(train, lambda: (budget.fraction - begin) / max(1.0 - begin, 1e-9), plan, generator):
+            training, plan, shown = yield from self._search(training, train, budget, generator)
+        own_steps = steps_of(self.epochs, len(train), self.batch_size)
+        shares = progress(lambda: budget.fraction, own_steps) if own_steps else plan.shares(budget)
+        for model in training.steps(train, shares, plan, generator):
             # a fresh fit needs about half of its time to be as good as the best of the search
-            early = budget.fraction < 0.5 * (1.0 + begin) and not budget.in_last_pull
-            yield best if best is not None and early else model
+            early = training.share < 0.5 and not budget.in_last_pull
+            yield shown if shown is not None and early else model
 
     def _search(
         self, training: Training, train: Data, budget: Budget, generator: torch.Generator
     ) -> Generator[SparseImplicitProcess, None, tuple[Training, Plan, SparseImplicitProcess | None]]:
         """Train without some rows and look at them, showing the best. Returns what to train on, how, and what to show meanwhile."""
         held, rest = train.held_out(generator)
-        looks, best, plan = BestTravel(held.x, held.y, seed=0), training.model, Plan("constant", self.warm_up)
+        looks, kept, step = HeldOutLooks(held.x, held.y, seed=0), list[Training](), 0
+        plan, shown, diverged = Plan("constant", self.warm_up, end=SEARCH_SHARE), training.model, True
         with suppress(Diverged):  # the looks before it tell how far is too far
-            for step, model in enumerate(training.steps(rest, lambda: budget.fraction / SEARCH_SHARE, plan, generator), 1):
-                if looks.look(model.travelled, model):
-                    best = copy.deepcopy(model)
-                yield best
-                if budget.fraction >= SEARCH_SHARE:
+            for step, model in enumerate(training.steps(rest, plan.shares(budget), plan, generator), 1):
+                travel = step * self.learning_rate
+                if looks.due(travel):
+                    kept.append(training.widened(looks.look(travel, model).extra))
+                    shown = kept[looks.best].model
+                yield shown
+                if budget.fraction >= SEARCH_SHARE or looks.is_past_the_best:
                     break
-                if budget.fraction >= ENOUGH_TO_JUDGE and step * self.learning_rate < 2 * SHORT_TRAVEL * budget.fraction:
+                if budget.fraction >= ENOUGH_TO_JUDGE and travel < 2 * SHORT_TRAVEL * budget.fraction:
                     return training, Plan(self.schedule, self.warm_up), None  # too short to interpolate: goes on
-        limit = looks.choice()
-        if limit is None:
-            far = LAST_SHARE * training.model.travelled
-            return training, Plan(self.schedule, begin=budget.fraction, travel=far), None
-        return Training(self, train.x, generator), Plan(self.schedule, self.warm_up, budget.fraction, limit), best
+            diverged = False
+        begin, chosen = budget.fraction, looks.choice()
+        if chosen is None and not diverged:
+            training.model.noise_floor = kept[-1].model.noise_floor if kept else 0.0
+            return training, Plan(self.schedule, begin=begin, num_steps=math.ceil(LAST_SHARE * step)), None
+        if not kept:
+            raise Diverged("the loss was no longer finite before the first look at held-out rows")
+        best = kept[looks.best if chosen is None else chosen]
+        fresh_steps = best.num_steps * (2 if self.schedule == "cosine" else 1)  # a falling rate goes half as far
+        if fresh_steps > step * (1.0 - begin) / begin:  # no time for it
+            return best, Plan(self.schedule, begin=begin, num_steps=math.ceil(LAST_SHARE * best.num_steps)), None
+        fresh = Training(self, train.x, generator)
+        fresh.model.noise_floor = best.model.noise_floor
+        return fresh, Plan(self.schedule, self.warm_up, begin, num_steps=fresh_steps), best.model
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to train: from which share of the budget on, with which rate, and how far."""
+    """How to train: with which rate, in which part of the budget, and for how many steps at most."""
 
     schedule: Schedule
     warm_up: float = 0.0
     begin: float = 0.0
-    travel: float | None = None  # the sum of learning rates at most
+    end: float = 1.0
+    num_steps: int = 0  # 0: until the budget is spent
+
+    def shares(self, budget: Budget) -> Iterator[float]:
+        """Before each step, the share of the plan that is done: of its part of the budget or of its steps, whichever is more."""
+        for done in range(self.num_steps) if self.num_steps else itertools.count():
+            by_budget = (budget.fraction - self.begin) / max(self.end - self.begin, 1e-9)
+            yield min(max(by_budget, done / self.num_steps if self.num_steps else 0.0), 1.0)
 
 
 class Training:
@@ -228,15 +253,22 @@ class Training:
         self.previous = self.model.draw_inducing(generator)
         others = [*(sampler.parameters if options.fit_q else ()), self.model.inducing, self.model.log_noise]
         self.parameters = [*self.model.prior.parameters, *others]
+        self.share, self.num_steps = 0.0, 0  # of the plan that is followed, and steps made in all
+
+    def widened(self, extra: float) -> Training:
+        """A copy as it is now, whose predictions have at least so much more noise than now."""
+        found = copy.deepcopy(self)
+        found.model.noise_floor = noise_variance(self.model.log_noise).item() + extra
+        return found
 
     def steps(
-        self, data: Data, fraction: Callable[[], float], plan: Plan, generator: torch.Generator
+        self, data: Data, shares: Iterable[float], plan: Plan, generator: torch.Generator
     ) -> Iterator[SparseImplicitProcess]:
         """The model after each step on the objective."""
         options, model = self.options, self.model
-        optimiser = Optimiser(self.parameters, options.learning_rate, plan.schedule, plan.travel)
-        shares = progress(fraction, steps_of(options.epochs, len(data), options.batch_size))
+        optimiser = Optimiser(self.parameters, options.learning_rate, plan.schedule)
         for share, batch in zip(shares, data.batches(options.batch_size, generator), strict=False):
+            self.share = share
             if options.discriminator_draws == "fresh":
                 self.previous = model.draw_inducing(generator)
             u, conditional = model.draw_conditional(batch.x, generator)
@@ -247,12 +279,12 @@ class Training:
             loss = warm_up(share, plan.warm_up) / len(data) * kl - data_term
             if options.prior == "bnn" and options.hyperprior > 0.0:
                 loss = loss - model.prior.log_hyperprior(options.hyperprior, options.hyperprior) / len(data)
-            model.travelled += optimiser.learning_rate(share)
             model.last = {
                 "loss": optimiser.minimise(loss, share),
                 "kl": kl.detach(),
                 "discriminator_loss": self.contrast.loss,
             }
+            self.num_steps += 1
             yield model
 
 
@@ -266,7 +298,7 @@ class SparseImplicitProcess:
         self.inducing = leaf(inducing)  # Z, [M, D]
         self.log_noise = leaf(inducing.new_tensor(options.initial_log_noise))  # λ
         self.dropout_rate = {"bnn": options.dropout_bnn, "ns": options.dropout_ns}.get(options.prior, 0.0)
-        self.travelled = 0.0  # the sum of learning rates so far
+        self.noise_floor = 0.0  # least noise variance of predictions
         self.last: dict[str, float | Tensor] = {}
 
     def draw_conditional(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Conditional]:
@@ -305,7 +337,8 @@ class SparseImplicitProcess:
             return torch.cat([given_u.mean, given_u.variance[None]])
 
         moments = by_rows(at, x, PREDICTION_ROWS)  # [S + 1, N]
-        return Predictive(moments[:-1], (moments[-1] + noise_variance(self.log_noise)).sqrt())
+        noise = noise_variance(self.log_noise).clamp(min=self.noise_floor)
+        return Predictive(moments[:-1], (moments[-1] + noise).sqrt())
 
     @torch.no_grad()
     def draw(self, x: Tensor, num_draws: int, generator: torch.Generator) -> Tensor:

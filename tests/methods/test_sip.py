@@ -257,9 +257,9 @@ def plans_of(options: SIP, train: Data, steps: int, monkeypatch: pytest.MonkeyPa
     found: list[tuple[int, Plan]] = []
     taken = Training.steps
 
-    def watched(self: Training, rows: Data, fraction: Any, plan: Plan, generator: torch.Generator) -> Iterator[Any]:
+    def watched(self: Training, rows: Data, shares: Any, plan: Plan, generator: torch.Generator) -> Iterator[Any]:
         found.append((len(rows), plan))
-        yield from taken(self, rows, fraction, plan, generator)
+        yield from taken(self, rows, shares, plan, generator)
 
     monkeypatch.setattr(Training, "steps", watched)
     for _ in Meter(steps=steps).pulls(options, train, stream()):
@@ -268,25 +268,68 @@ def plans_of(options: SIP, train: Data, steps: int, monkeypatch: pytest.MonkeyPa
     return found
 
 
+def best_at(place: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held-out rows are predicted best at that look, whatever they are; None: at the last one."""
+    monkeypatch.setattr(sip.HeldOutLooks, "choice", lambda self: place)
+    monkeypatch.setattr(sip.HeldOutLooks, "best", property(lambda self: min(place or 0, len(self.looks) - 1)))
+    if place is None:
+        monkeypatch.setattr(sip.HeldOutLooks, "is_past_the_best", False)
+
+
 def test_rows_are_held_out_first_where_a_table_can_be_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sip.BestTravel, "choice", lambda self: 3.0)
-    (part, first), (whole, last) = plans_of(SMALL, data(40), 1000, monkeypatch)
+    best_at(5, monkeypatch)
+    (part, first), (whole, last) = plans_of(SMALL, data(40), 3000, monkeypatch)
     assert (part, whole) == (32, 40)
-    assert (first.travel, first.warm_up) == (None, SMALL.warm_up)
-    assert (last.travel, last.warm_up) == (3.0, SMALL.warm_up)
-    assert last.begin == pytest.approx(0.4)
+    assert (first.end, first.schedule, first.warm_up) == (sip.SEARCH_SHARE, "constant", SMALL.warm_up)
+    assert last.warm_up == SMALL.warm_up, "a fresh fit"
     for options, rows in ((dataclasses.replace(SMALL, stop="budget"), 40), (SMALL, sip.MANY_ROWS), (SMALL, sip.FEWEST_ROWS - 1)):
         assert plans_of(options, data(rows), 5, monkeypatch) == [(rows, Plan(SMALL.schedule, SMALL.warm_up))]
 
 
-def test_a_fit_that_still_gets_better_goes_on_with_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sip.BestTravel, "choice", lambda self: None)
+def test_a_fit_that_still_gets_better_goes_on_with_all_rows_for_a_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
+    best_at(None, monkeypatch)
     (_, _), (rows, last) = plans_of(SMALL, data(40), 1000, monkeypatch)
-    so_far = 400 * SMALL.learning_rate
+    assert (rows, last.warm_up, last.begin) == (40, 0.0, pytest.approx(sip.SEARCH_SHARE))
+    assert last.num_steps == pytest.approx(sip.LAST_SHARE * sip.SEARCH_SHARE * 1000, abs=2)
+
+
+def test_a_best_look_that_is_too_late_for_a_fresh_fit_is_gone_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    best_at(14, monkeypatch)
+    (_, _), (rows, last) = plans_of(SMALL, data(40), 1000, monkeypatch)
     assert (rows, last.warm_up) == (40, 0.0)
-    assert last.travel == pytest.approx(sip.LAST_SHARE * so_far, rel=0.01)
-    travelled = [model.travelled for model in Meter(steps=1000).pulls(SMALL, data(40), stream())]
-    assert travelled[-1] == pytest.approx((1.0 + sip.LAST_SHARE) * so_far, rel=0.05)
+    looked = 0.25 / SMALL.learning_rate * 1.2**14
+    assert last.num_steps == pytest.approx(sip.LAST_SHARE * looked, rel=0.1)
+
+
+def test_a_plan_ends_with_its_steps_or_its_part_of_the_budget() -> None:
+    meter = Meter(steps=100)
+    assert list(Plan("cosine", num_steps=4).shares(meter.budget)) == [0.0, 0.25, 0.5, 0.75]
+    meter.steps_done = 60
+    assert next(Plan("cosine", begin=0.2, num_steps=1000).shares(meter.budget)) == pytest.approx(0.5)
+    meter.steps_done = 100
+    assert next(Plan("constant", end=0.8).shares(meter.budget)) == 1.0
+
+
+def test_noise_of_predictions_has_a_floor_and_that_of_the_objective_none() -> None:
+    model = Training(SMALL, data(40).x, stream()).model
+    before = model.predict(data(5).x, stream()).scale.square()
+    model.noise_floor = 1.0
+    after = model.predict(data(5).x, stream()).scale.square()
+    torch.testing.assert_close(after - before, torch.full_like(after, 1.0 - sip.noise_variance(model.log_noise).item()))
+    model.noise_floor = 1e-9
+    torch.testing.assert_close(model.predict(data(5).x, stream()).scale.square(), before)
+
+
+def test_a_copy_for_later_is_a_training_of_its_own() -> None:
+    training = Training(SMALL, data(40).x, stream())
+    copied = training.widened(0.25)
+    assert copied.model.noise_floor == pytest.approx(0.25 + sip.noise_variance(training.model.log_noise).item())
+    assert training.model.noise_floor == 0.0
+    before = [parameter.detach().clone() for parameter in training.parameters]
+    next(copied.steps(data(40), iter([0.5]), Plan("constant"), stream()))
+    assert all(torch.equal(old, new) for old, new in zip(before, training.parameters, strict=True))
+    assert not torch.equal(copied.model.inducing, training.model.inducing)
+    assert copied.parameters[-1] is copied.model.log_noise
 
 
 def test_a_schedule_of_its_own_is_not_run_twice() -> None:
@@ -294,30 +337,44 @@ def test_a_schedule_of_its_own_is_not_run_twice() -> None:
     assert len(list(options.fit(data(60), Budget(steps=10**9), stream()))) == 5 * 3
 
 
-def test_a_search_that_diverges_ends_and_all_rows_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def diverging_at(step_of_end: int, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = Training.steps
 
     def breaks(self: Training, rows: Data, *arguments: Any) -> Iterator[SparseImplicitProcess]:
         for step, found in enumerate(taken(self, rows, *arguments)):
-            if len(rows) < 40 and step == 120:
+            if len(rows) < 40 and step == step_of_end:
                 raise Diverged("the loss is not finite")
             yield found
 
     monkeypatch.setattr(Training, "steps", breaks)
-    assert len(list(Meter(steps=1000).pulls(SMALL, data(40), stream()))) == 1000
+
+
+def test_a_search_that_diverges_ends_and_all_rows_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    diverging_at(120, monkeypatch)
+    shown = list(Meter(steps=1000).pulls(SMALL, data(40), stream()))
+    assert len(shown) > 120
+    assert shown[-1].noise_floor > 0.0
+
+
+def test_a_search_that_diverges_before_it_has_looked_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    diverging_at(3, monkeypatch)
+    with pytest.raises(Diverged, match="before the first look"):
+        list(Meter(steps=1000).pulls(SMALL, data(40), stream()))
 
 
 def test_a_fit_too_short_to_interpolate_gives_the_search_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sip.BestTravel, "choice", lambda self: pytest.fail("nothing was searched"))
+    monkeypatch.setattr(sip.HeldOutLooks, "choice", lambda self: pytest.fail("nothing was searched"))
     (part, _), (rows, last) = plans_of(SMALL, data(40), 100, monkeypatch)
     assert (part, rows) == (32, 40)
     assert last == Plan(SMALL.schedule, SMALL.warm_up)
 
 
 def test_the_search_shows_its_best_model_until_the_fresh_fit_is_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sip.BestTravel, "look", lambda self, travelled, model: abs(travelled - 0.5) < 0.001)
-    monkeypatch.setattr(sip.BestTravel, "choice", lambda self: 0.5)
-    travelled = [model.travelled for model in Meter(steps=1000).pulls(SMALL, data(40), stream())]
-    assert {round(value, 2) for value in travelled[110:690]} == {0.5}
-    assert travelled[-1] == pytest.approx(0.5, rel=0.05)
-    assert travelled[705] < travelled[-1]
+    best_at(2, monkeypatch)
+    shown = list(Meter(steps=3000).pulls(SMALL, data(40), stream()))
+    changes = [place for place, (old, new) in enumerate(itertools.pairwise(shown), 1) if old is not new]
+    # the first look, the second, the third, which is the best; then the fresh fit
+    assert len(changes) == 4
+    best_steps = 0.25 / SMALL.learning_rate * 1.2**2
+    assert len(shown) - changes[-1] == pytest.approx(best_steps, abs=4), "twice as many, of which half are shown"
+    assert shown[-1].noise_floor == shown[changes[-1] - 1].noise_floor

@@ -59,23 +59,13 @@ class Optimiser:
 
     The update is `torch.optim.Adam`'s, by the same fused kernel; without its bookkeeping, which costs more than the kernel
     for tensors of some thousand numbers. A tensor without a gradient is left alone.
-
-    With `travel`, the learning rate is as much lower as keeps the sum of all rates below it: a longer budget takes smaller
-    steps, not more of the same. The number of steps to come is judged by the fraction that each took so far.
     """
 
-    def __init__(
-        self,
-        parameters: Sequence[Tensor],
-        learning_rate: float,
-        schedule: Schedule = "constant",
-        travel: float | None = None,
-    ) -> None:
+    def __init__(self, parameters: Sequence[Tensor], learning_rate: float, schedule: Schedule = "constant") -> None:
         self._states = [
             (p, torch.zeros_like(p), torch.zeros_like(p), torch.zeros((), device=p.device)) for p in parameters
         ]  # with the averages of gradients and of their squares, and the number of steps
-        self._learning_rate, self._schedule, self._travel = learning_rate, schedule, travel
-        self._num_steps = 0
+        self._learning_rate, self._schedule = learning_rate, schedule
 
     def minimise(self, loss: Tensor, fraction: float) -> float:
         """One step down the gradient of `loss`; returns its value, raises `Diverged` when that is not finite."""
@@ -93,20 +83,11 @@ class Optimiser:
         parameters, averages, squares, counts, gradients = (list(column) for column in zip(*moved, strict=True))
         torch._foreach_add_(counts, 1.0)
         torch._fused_adam_(
-            parameters, gradients, averages, squares, [], counts, lr=self.learning_rate(fraction),
+            parameters, gradients, averages, squares, [], counts, lr=self._learning_rate * schedule_factor(self._schedule, fraction),
             beta1=BETAS[0], beta2=BETAS[1], weight_decay=0.0, eps=EPSILON, amsgrad=False, maximize=False,
         )  # fmt: skip
-        self._num_steps += 1
         for parameter in parameters:
             parameter.grad = None
-
-    def learning_rate(self, fraction: float) -> float:
-        """Of the next step, when this fraction of the budget is spent."""
-        highest = self._learning_rate
-        if self._travel is not None and self._num_steps > 0 and fraction > 0.0:
-            mean_factor = 0.5 if self._schedule == "cosine" else 1.0
-            highest = min(highest, self._travel * fraction / (mean_factor * self._num_steps))
-        return highest * schedule_factor(self._schedule, fraction)
 
 
 class Refresh:
