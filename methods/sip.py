@@ -27,7 +27,6 @@ paper does until convergence, and changes nothing in the noise.
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -38,7 +37,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.adversarial import Discriminator
-from fsibench.blocks.conditionals import Conditional
+from fsibench.blocks.conditionals import Conditional, initial_inducing
 from fsibench.blocks.contrasts import AdaptiveContrast, SingleContrast
 from fsibench.blocks.divergences import mean_alpha_energy
 from fsibench.blocks.draws import PREDICTION_ROWS, by_rows, normal
@@ -47,7 +46,7 @@ from fsibench.blocks.linalg import JITTER, cholesky
 from fsibench.blocks.mlp import NoiseSampler
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior, make_prior, prior_class
-from fsibench.blocks.stopping import HeldOutLooks
+from fsibench.blocks.stopping import HeldOutLooks, Plan
 from fsibench.blocks.training import (
     Optimiser,
     Schedule,
@@ -184,7 +183,7 @@ class SIP(Method):
         if self.stop == "validated" and self.epochs == 0 and FEWEST_ROWS <= len(train) < MANY_ROWS:
             training, plan, shown = yield from self._search(training, train, budget, generator)
         own_steps = steps_of(self.epochs, len(train), self.batch_size)
-        shares = progress(lambda: budget.fraction, own_steps) if own_steps else plan.shares(budget)
+        shares = progress(lambda: budget.fraction, own_steps) if own_steps else plan.shares(lambda: budget.fraction)
         for model in training.steps(train, shares, plan, generator):
             # a fresh fit needs about half of its time to be as good as the best of the search
             early = training.share < 0.5 and not budget.in_last_pull
@@ -198,7 +197,7 @@ class SIP(Method):
         looks, kept, step = HeldOutLooks(held.x, held.y, seed=0), list[Training](), 0
         plan, shown, diverged = Plan("constant", self.warm_up, end=SEARCH_SHARE), training.model, True
         with suppress(Diverged):  # the looks before it tell how far is too far
-            for step, model in enumerate(training.steps(rest, plan.shares(budget), plan, generator), 1):
+            for step, model in enumerate(training.steps(rest, plan.shares(lambda: budget.fraction), plan, generator), 1):
                 travel = step * self.learning_rate
                 if looks.due(travel):
                     kept.append(training.widened(looks.look(travel, model).extra))
@@ -222,23 +221,6 @@ class SIP(Method):
         fresh = Training(self, train.x, generator)
         fresh.model.noise_floor = best.model.noise_floor
         return fresh, Plan(self.schedule, self.warm_up, begin, num_steps=fresh_steps), best.model
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How to train: with which rate, in which part of the budget, and for how many steps at most."""
-
-    schedule: Schedule
-    warm_up: float = 0.0
-    begin: float = 0.0
-    end: float = 1.0
-    num_steps: int = 0  # 0: until the budget is spent
-
-    def shares(self, budget: Budget) -> Iterator[float]:
-        """Before each step, the share of the plan that is done: of its part of the budget or of its steps, whichever is more."""
-        for done in range(self.num_steps) if self.num_steps else itertools.count():
-            by_budget = (budget.fraction - self.begin) / max(self.end - self.begin, 1e-9)
-            yield min(max(by_budget, done / self.num_steps if self.num_steps else 0.0), 1.0)
 
 
 class Training:
@@ -416,16 +398,3 @@ def make_contrast(
     if options.adaptive_contrast:
         return AdaptiveContrast(discriminator(), discriminator(), symmetric)
     return SingleContrast(discriminator(), symmetric)
-
-
-def initial_inducing(
-    x: Tensor, num_inducing: int, generator: torch.Generator, start: Literal["rows", "one_spot"] = "rows"
-) -> Tensor:
-    """A random subset of the training inputs; with replacement, and slightly moved, when there are too few."""
-    if start == "one_spot":  # slightly apart, or their gradients would keep them together
-        row = torch.randint(len(x), (1,), generator=generator, device=generator.device)
-        return x[row] + 0.01 * normal(generator, num_inducing, x.shape[1], like=x)
-    if num_inducing <= len(x):
-        return x[torch.randperm(len(x), generator=generator, device=generator.device)[:num_inducing]]
-    rows = torch.randint(len(x), (num_inducing,), generator=generator, device=generator.device)
-    return x[rows] + 0.01 * normal(generator, num_inducing, x.shape[1], like=x)

@@ -89,6 +89,14 @@ def test_the_variance_that_overconfident_predictions_lack_is_found(error: float)
     assert look.score == pytest.approx(best, abs=0.05)
 
 
+def test_one_odd_row_does_not_set_the_noise_of_all() -> None:
+    y = 0.1 * torch.randn(100, generator=torch.Generator().manual_seed(0))
+    usual = HeldOutLooks(torch.zeros(100, 1), y, seed=0).look(1.0, Shifted(0.0, scale=0.01))
+    y[3] = 6.0
+    odd = HeldOutLooks(torch.zeros(100, 1), y, seed=0).look(1.0, Shifted(0.0, scale=0.01))
+    assert odd.extra == usual.extra
+
+
 def test_predictions_that_are_wide_enough_get_nothing_added() -> None:
     y = torch.randn(4000, generator=torch.Generator().manual_seed(0))
     assert HeldOutLooks(torch.zeros(4000, 1), y, seed=0).look(1.0, Shifted(0.0, scale=1.2)).extra == 0.0

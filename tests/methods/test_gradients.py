@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.adversarial import adaptive_contrast
+from fsibench.blocks.conditionals import initial_inducing
 from fsibench.contract import Data
 from fsibench.methods.aadm import AADM, ImplicitWeights, make_discriminator
 from fsibench.methods.bbb import BBB, MeanFieldNetwork
 from fsibench.methods.sip import (
     SIP,
     SparseImplicitProcess,
-    initial_inducing,
     initial_prior,
     make_contrast,
     make_sampler,

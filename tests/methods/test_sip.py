@@ -11,17 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from fsibench.blocks.conditionals import initial_inducing
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior
+from fsibench.blocks.stopping import Plan
 from fsibench.contract import Budget, Data, Meter
 from fsibench.errors import Diverged
 from fsibench.methods import sip
 from fsibench.methods.sip import (
     SIP,
-    Plan,
     SparseImplicitProcess,
     Training,
-    initial_inducing,
     initial_prior,
     make_contrast,
     make_sampler,
@@ -303,11 +303,11 @@ def test_a_best_look_that_is_too_late_for_a_fresh_fit_is_gone_on_from(monkeypatc
 
 def test_a_plan_ends_with_its_steps_or_its_part_of_the_budget() -> None:
     meter = Meter(steps=100)
-    assert list(Plan("cosine", num_steps=4).shares(meter.budget)) == [0.0, 0.25, 0.5, 0.75]
+    assert list(Plan("cosine", num_steps=4).shares(lambda: meter.budget.fraction)) == [0.0, 0.25, 0.5, 0.75]
     meter.steps_done = 60
-    assert next(Plan("cosine", begin=0.2, num_steps=1000).shares(meter.budget)) == pytest.approx(0.5)
+    assert next(Plan("cosine", begin=0.2, num_steps=1000).shares(lambda: meter.budget.fraction)) == pytest.approx(0.5)
     meter.steps_done = 100
-    assert next(Plan("constant", end=0.8).shares(meter.budget)) == 1.0
+    assert next(Plan("constant", end=0.8).shares(lambda: meter.budget.fraction)) == 1.0
 
 
 def test_noise_of_predictions_has_a_floor_and_that_of_the_objective_none() -> None:

@@ -11,11 +11,12 @@ Networks are float32; these few lines are float64 and return to the dtype of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from fsibench.blocks.draws import normal
 from fsibench.blocks.linalg import JITTER, cholesky
 
 
@@ -156,3 +157,16 @@ def root(covariance: Tensor) -> Tensor:
         factor, _ = torch.linalg.cholesky_ex(covariance + amount * identity)
     lower: Tensor = factor
     return lower
+
+
+def initial_inducing(
+    x: Tensor, num_inducing: int, generator: torch.Generator, start: Literal["rows", "one_spot"] = "rows"
+) -> Tensor:
+    """A random subset of the training inputs; with replacement, and slightly moved, when there are too few."""
+    if start == "one_spot":  # slightly apart, or their gradients would keep them together
+        row = torch.randint(len(x), (1,), generator=generator, device=generator.device)
+        return x[row] + 0.01 * normal(generator, num_inducing, x.shape[1], like=x)
+    if num_inducing <= len(x):
+        return x[torch.randperm(len(x), generator=generator, device=generator.device)[:num_inducing]]
+    rows = torch.randint(len(x), (num_inducing,), generator=generator, device=generator.device)
+    return x[rows] + 0.01 * normal(generator, num_inducing, x.shape[1], like=x)
