@@ -126,7 +126,7 @@ class Publication:
 def size(board: Publication, _: str) -> str:
     """How much was run, in one paragraph."""
     results, cells = board.report.results, board.report.results.cells
-    unit = "CPU s" if set(cells["clock"]) == {"cpu"} else "s"
+    unit = {("cpu",): "CPU s", ("reference",): "reference s"}.get(tuple(set(cells["clock"])), "s")
     usual = cells.loc[cells["own_budget"] == "", "budget"].mode()
     own = cells.loc[cells["own_budget"] != "", ["entry", "budget"]].drop_duplicates().itertuples(index=False)
     longer = "".join(f", {entry} {_seconds(budget, unit)}" for entry, budget in own)

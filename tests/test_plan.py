@@ -90,7 +90,7 @@ def test_a_budget_on_the_command_line_replaces_steps_in_the_file(tmp_path: Path)
         (BASE + "device = 5", "device must be a text; got 5"),
         (BASE + "[seeds]", "seeds must be a list"),
         (BASE + 'scheme = "papr"', "did you mean 'paper'"),
-        (BASE + 'clock = "sun"', "wall or cpu"),
+        (BASE + 'clock = "sun"', "Available: cpu, reference, wall"),
         (BASE + 'budget = "1s"', "either a budget in seconds or a number of steps"),
         (BASE.replace("steps = 3", ""), "either a budget in seconds or a number of steps"),
         (BASE.replace("steps = 3", "steps = 0"), "at least 1"),

@@ -52,7 +52,13 @@ def test_cells_carry_the_speed_of_their_machine_and_unequal_ones_are_named(tmp_p
     store = tmp_path / "s.sqlite"
     assert main(["run", "smoke", "--methods", "constant", "--store", str(store), "--executor", "inline"]) == 0
     with Store.read(store) as opened:
-        speeds = opened.cells()["calibration_seconds"]
-        assert set(speeds) == {opened.runs()[0]["environment"]["calibration_seconds"]}
-    assert speed_note([*speeds, None, float("nan")]) is None
-    assert "differ by a factor of 2.0" in str(speed_note([*speeds, 2 * speeds[0]]))
+        cells = opened.cells()
+        (speed,) = set(cells["calibration_seconds"])
+        assert speed == opened.runs()[0]["environment"]["calibration_seconds"]
+
+    def with_one_more(clock: str, seconds: float | None) -> pd.DataFrame:
+        return pd.concat([cells, cells.iloc[:1].assign(clock=clock, calibration_seconds=seconds)])
+
+    assert speed_note(with_one_more("cpu", None)) is None
+    assert "differ by a factor of 2.0" in str(speed_note(with_one_more("cpu", 2 * speed)))
+    assert speed_note(with_one_more("reference", 2 * speed)) is None, "a clock that makes them equal"

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fsibench.harness.environment import speed_note
 from fsibench.reports.analysis import plausibility, ranking
 from fsibench.reports.analysis.results import Results
 
@@ -153,16 +152,13 @@ class Overview:
         if not results.same_speed:
             sentences.append(
                 f"The cells ran on machines whose speeds differ by a factor of {results.speed_ratio:.1f}: their seconds are not "
-                "pooled, and scores against training seconds compare unequal machines. Use machines of one kind, or a budget in steps."
+                "pooled, and scores against training seconds compare unequal machines. Use machines of one kind, the clock `reference`, or a budget in steps."
             )
         # A budget in CPU seconds is not shortened by a busy machine.
         on_the_wall = results.cells["clock"] == "wall"
         contended = int(results.cells.loc[on_the_wall, "contended"].fillna(0).astype(bool).sum())
         if contended:
             sentences.append(f"{count(contended, 'cell')} shared the processor with other work: seconds are too long.")
-        speeds = speed_note(results.cells["calibration_seconds"].dropna())
-        if speeds is not None:
-            sentences.append(f"Seconds are pooled over unequal machines: {speeds}")
         return sentences
 
 

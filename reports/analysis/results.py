@@ -238,7 +238,8 @@ class Results:
     @cached_property
     def speed_ratio(self) -> float:
         """Slowest over fastest machine among the cells, by the calibration kernel; 1 where it is not known."""
-        known_speeds = self.cells["calibration_seconds"].astype(float)
+        counted = self.cells["clock"] != "reference"  # which makes seconds of unequal machines equal
+        known_speeds = self.cells.loc[counted, "calibration_seconds"].astype(float)
         known_speeds = known_speeds[known_speeds > 0]
         return float(known_speeds.max() / known_speeds.min()) if len(known_speeds) else 1.0
 

@@ -38,7 +38,8 @@ def add_parser(commands: Any) -> None:
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--budget", metavar="20s", help="training time per cell, for example 20s, 5m, 1h")
     budget.add_argument("--steps", type=int, metavar="N", help="training steps per cell; bit-reproducible")
-    parser.add_argument("--clock", choices=("wall", "cpu"), help="what a budget in seconds counts (default: wall)")
+    parser.add_argument("--clock", choices=("wall", "cpu", "reference"),
+                        help="what a budget in seconds counts: time, CPU time, or CPU time of a reference machine (default: wall)")
     parser.add_argument("--seed", type=int, metavar="N", help="repetition seed (default: the protocol's)")
     parser.add_argument("--device", default=None, help="cpu, cuda or mps (default: cpu)")
     parser.add_argument("--workers", type=int, metavar="N", help="cells at a time (default: number of cores)")
@@ -93,7 +94,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 break
         store.end_run(run, "finished" if finished else "interrupted")
         stored = store.cells()
-        note = environment.speed_note(stored["calibration_seconds"]) if finished else None
+        note = environment.speed_note(stored) if finished else None
     if not finished:
         print("fsibench: stopped; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
@@ -232,7 +233,7 @@ def _limits(arguments: argparse.Namespace, protocol: Protocol, workers: int) -> 
     longest = max([protocol.seconds or 0.0, *protocol.budgets.values()])
     seconds = 600.0 + (protocol.steps or 0) if protocol.seconds is None else 3.0 * longest + 120.0
     # The limit is on wall time. A budget in CPU seconds is for machines with other work, where it may take many times as long.
-    seconds *= BUSY if protocol.clock == "cpu" else 1.0
+    seconds *= 1.0 if protocol.clock == "wall" else BUSY
     if arguments.time_limit:
         seconds = parse_budget(arguments.time_limit)
     if arguments.memory_limit is not None and not arguments.memory_limit > 0:

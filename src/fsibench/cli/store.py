@@ -62,7 +62,7 @@ def _merge(arguments: argparse.Namespace) -> int:
     with Store.create(arguments.store) as store:
         for other in arguments.others:
             print(f"{store.merge(other)} cells from {other}")
-        note = environment.speed_note(store.cells()["calibration_seconds"])
+        note = environment.speed_note(store.cells())
     if note is not None:
         print(note)
     return OK

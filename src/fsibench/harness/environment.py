@@ -9,11 +9,13 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fsibench
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # On one busy machine, where cores share caches, two calibrations differ by less than this factor.
 SAME_SPEED = 1.5
@@ -60,15 +62,16 @@ def calibrate(at_least: float = 1.0) -> float:
     return sorted(times)[len(times) // 2]
 
 
-def speed_note(calibrations: Iterable[float | None]) -> str | None:
+def speed_note(cells: pd.DataFrame) -> str | None:
     """A sentence when cells come from machines whose speeds differ by more than noise; None when they can be pooled."""
+    calibrations = cells.loc[cells["clock"] != "reference", "calibration_seconds"]
     known = [seconds for seconds in calibrations if seconds is not None and math.isfinite(seconds) and seconds > 0]
     if not known or max(known) < SAME_SPEED * min(known):
         return None
     return (
         f"cells of this store ran on machines whose speeds differ by a factor of {max(known) / min(known):.1f} "
         "(column calibration_seconds): seconds of different workers do not compare as they are; use workers of one kind, "
-        "or a budget in --steps."
+        "--clock reference, or a budget in --steps."
     )
 
 

@@ -57,7 +57,7 @@ COORDINATES = (
     Column("budget_steps", "integer", "steps allowed; empty for a budget in seconds"),
     *_columns(
         "text",
-        clock="what a budget in seconds counts: wall or cpu",
+        clock="what a budget in seconds counts: wall, cpu or reference",
         device="cpu, cuda or mps",
         status="ok, diverged, error, timeout, oom, interrupted, lost or running",
     ),

@@ -50,6 +50,7 @@ CORE_MODULES = (
     "fsibench.data.tables",
     "fsibench.harness.runner",
     "fsibench.harness.schedule",
+    "fsibench.harness.speed",
 )
 COUNTED_ROOMS = ("fsibench.blocks", "fsibench.methods", "fsibench.tuning.space")
 

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fsibench import registry
 from fsibench.data import SPLIT_SCHEMES, SPLIT_SHARES, Dataset, parse_splits, show_splits
@@ -27,6 +27,8 @@ _BUDGET = re.compile(
 # What a cell can keep beside its scores: `functions`, draws and quantiles on a grid, for sets with one input;
 # `predictives`, the last predictive distributions in half precision, which `fsibench rescore` reads.
 KEEPABLE = ("functions", "predictives")
+Clock = Literal["wall", "cpu", "reference"]
+CLOCKS = get_args(Clock)
 # Test rows that the last look scores under a budget in seconds: so many for each, and no fewer than these.
 TEST_ROWS_PER_SECOND, LEAST_TEST_ROWS = 200, 1000
 # What the store can hold.
@@ -49,7 +51,7 @@ class Protocol:
     seconds: float | None = None
     steps: int | None = None
     budgets: Mapping[str, float] = field(default_factory=dict)  # entry -> seconds of its own, which reports state
-    clock: Literal["wall", "cpu"] = "wall"
+    clock: Clock = "wall"
     device: str = "cpu"
     per_decade: int = 4
     test_rows: int | Literal["all"] | None = None  # that the last look scores at most; None: what `most_test_rows` says
@@ -69,8 +71,8 @@ class Protocol:
         for number in (self.steps or 0, *self.seeds):
             if abs(number) > LARGEST_INTEGER:
                 raise UsageError(f"steps and seeds must be at most {LARGEST_INTEGER}; got {number}.")
-        if self.clock not in ("wall", "cpu"):
-            raise UsageError(f"clock must be wall or cpu; got {self.clock!r}.")
+        if self.clock not in CLOCKS:
+            raise unknown("clock", self.clock, CLOCKS)
         for kind in self.keep:
             if kind not in KEEPABLE:
                 raise unknown("thing to keep", kind, KEEPABLE)
@@ -102,7 +104,7 @@ class Cell:
     seed: int
     seconds: float | None
     steps: int | None
-    clock: Literal["wall", "cpu"]
+    clock: Clock
     device: str
     per_decade: int
     keep: tuple[str, ...]

@@ -30,6 +30,7 @@ from fsibench.harness.events import Artifact, Evaluation, Finished, Loaded, Repo
 from fsibench.harness.plan import Cell
 from fsibench.harness.planned import build_method, refuse_what_was_not_planned
 from fsibench.harness.schedule import Schedule, ScoredRows
+from fsibench.harness.speed import ReferenceClock
 from fsibench.metrics import Prediction, left_out, score
 from fsibench.predictive import Predictive, concatenate
 from fsibench.references import Reference
@@ -84,6 +85,13 @@ class FamilyClock:
             self._below = processes.family_cpu_seconds() - time.process_time()
             self._looked_up = now
         return time.process_time() + self._below
+
+
+def clock_named(name: str) -> Callable[[], float]:
+    """What a budget in seconds counts."""
+    if name == "wall":
+        return time.perf_counter
+    return FamilyClock() if name == "cpu" else ReferenceClock(FamilyClock())
 
 
 def run_cell(cell: Cell, emit: Emit) -> None:
@@ -152,7 +160,7 @@ class _Run:
 
     def _pull(self, method: Method, train: Data, before: ScoredRows, at_end: ScoredRows) -> Posterior:
         """Pull `fit` until the budget is spent, looking when due and at the end; returns the last posterior."""
-        clock = time.perf_counter if self.cell.clock == "wall" else FamilyClock()
+        clock = clock_named(self.cell.clock)
         self.meter = meter = Meter(self.cell.seconds, self.cell.steps, clock)
         schedule = Schedule(meter, self.cell.per_decade)
         posterior: Posterior | None = None
@@ -179,6 +187,8 @@ class _Run:
                 self._look(_checked(posterior, self.cell.entry), test, not training, reusable=test is at_end)
                 self.looked = (meter.steps_done, not training)
                 schedule.paid(self._looking_seconds() - paid)
+                if isinstance(clock, ReferenceClock):
+                    clock.measure_again()
         assert posterior is not None
         return posterior
 
