@@ -15,21 +15,16 @@ hyper-prior that the paper does not have: `sip[hyperprior=2.5]` is a variant. Th
 budget, that of T does not: T has to keep up.
 
 Nothing in the objective keeps a learned prior from following the rows of a small table too closely, so that long fits do: their
-noise falls far below the errors at other rows, and later their mean becomes worse as well. `stop=validated` trains without a
-fifth of the rows first and looks how well it predicts them: how far the fit goes and the least noise of its predictions are
-hyper-parameters that these rows choose. If they are predicted best at the end, training goes on from there with all rows and a
-falling rate, for a quarter of the steps so far. If they were predicted best before, a fresh fit on all rows goes as far as
-that; or, where the budget has no time left for one, training goes on from there. Then the fit ends. Deviation: predictions have
-this least noise, where the paper has the learned one. `stop=budget` trains on all rows until the budget is spent, as the
+noise falls far below the errors at other rows, and later their mean becomes worse as well. With `stop=validated` rows that are held out
+first choose two hyper-parameters, how far a fit goes and the least noise of its predictions (`blocks.validated`). Deviation: predictions
+have this least noise, where the paper has the learned one. `stop=budget` trains on all rows until the budget is spent, as the
 paper does until convergence, and changes nothing in the noise.
 """
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -46,7 +41,7 @@ from fsibench.blocks.linalg import JITTER, cholesky
 from fsibench.blocks.mlp import NoiseSampler
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior, make_prior, prior_class
-from fsibench.blocks.stopping import HeldOutLooks, Plan
+from fsibench.blocks.stopping import Plan
 from fsibench.blocks.training import (
     Optimiser,
     Schedule,
@@ -57,17 +52,12 @@ from fsibench.blocks.training import (
     steps_of,
     warm_up,
 )
+from fsibench.blocks.validated import Training, fitted
 from fsibench.contract import Between, Budget, Data, Method, Space
-from fsibench.errors import Diverged
 from fsibench.predictive import Predictive
 
 # A sampled conditional takes the root of the variance, whose derivative at zero is infinite.
 SMALLEST_VARIANCE = 1e-10
-# So few rows tell nothing, so many cannot be interpolated, and so short a fit does not: no limit is looked for.
-FEWEST_ROWS, MANY_ROWS, SHORT_TRAVEL = 20, 2_000, 2.0
-SEARCH_SHARE = 0.8  # of the budget at most, without the held-out rows
-LAST_SHARE = 0.25  # of the steps so far, for letting all rows in
-ENOUGH_TO_JUDGE = 0.02  # share of the budget after which its number of steps is known well enough
 
 
 @dataclass(frozen=True)
@@ -178,96 +168,14 @@ class SIP(Method):
         return "; ".join(filter(None, parts))
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SparseImplicitProcess]:
-        training, plan = Training(self, train.x, generator), Plan(self.schedule, self.warm_up)
-        shown: SparseImplicitProcess | None = None
-        if self.stop == "validated" and self.epochs == 0 and FEWEST_ROWS <= len(train) < MANY_ROWS:
-            training, plan, shown = yield from self._search(training, train, budget, generator)
-        own_steps = steps_of(self.epochs, len(train), self.batch_size)
-        shares = progress(lambda: budget.fraction, own_steps) if own_steps else plan.shares(lambda: budget.fraction)
-        for model in training.steps(train, shares, plan, generator):
-            # a fresh fit needs about half of its time to be as good as the best of the search
-            early = training.share < 0.5 and not budget.in_last_pull
-            yield shown if shown is not None and early else model
+        def start() -> ProcessTraining:
+            return ProcessTraining(self, train.x, generator)
 
-    def _search(
-        self, training: Training, train: Data, budget: Budget, generator: torch.Generator
-    ) -> Generator[SparseImplicitProcess, None, tuple[Training, Plan, SparseImplicitProcess | None]]:
-        """Train without some rows and look at them, showing the best. Returns what to train on, how, and what to show meanwhile."""
-        held, rest = train.held_out(generator)
-        looks, kept, step = HeldOutLooks(held.x, held.y, seed=0), list[Training](), 0
-        plan, shown, diverged = Plan("constant", self.warm_up, end=SEARCH_SHARE), training.model, True
-        with suppress(Diverged):  # the looks before it tell how far is too far
-            for step, model in enumerate(training.steps(rest, plan.shares(lambda: budget.fraction), plan, generator), 1):
-                travel = step * self.learning_rate
-                if looks.due(travel):
-                    kept.append(training.widened(looks.look(travel, model).extra))
-                    shown = kept[looks.best].model
-                yield shown
-                if budget.fraction >= SEARCH_SHARE or looks.is_past_the_best:
-                    break
-                if budget.fraction >= ENOUGH_TO_JUDGE and travel < 2 * SHORT_TRAVEL * budget.fraction:
-                    return training, Plan(self.schedule, self.warm_up), None  # too short to interpolate: goes on
-            diverged = False
-        begin, chosen = budget.fraction, looks.choice()
-        if chosen is None and not diverged:
-            training.model.noise_floor = kept[-1].model.noise_floor if kept else 0.0
-            return training, Plan(self.schedule, begin=begin, num_steps=math.ceil(LAST_SHARE * step)), None
-        if not kept:
-            raise Diverged("the loss was no longer finite before the first look at held-out rows")
-        best = kept[looks.best if chosen is None else chosen]
-        fresh_steps = best.num_steps * (2 if self.schedule == "cosine" else 1)  # a falling rate goes half as far
-        if fresh_steps > step * (1.0 - begin) / begin:  # no time for it
-            return best, Plan(self.schedule, begin=begin, num_steps=math.ceil(LAST_SHARE * best.num_steps)), None
-        fresh = Training(self, train.x, generator)
-        fresh.model.noise_floor = best.model.noise_floor
-        return fresh, Plan(self.schedule, self.warm_up, begin, num_steps=fresh_steps), best.model
-
-
-class Training:
-    """A model and the contrast that judges it."""
-
-    def __init__(self, options: SIP, x: Tensor, generator: torch.Generator) -> None:
-        self.options = options
-        sampler = make_sampler(options, generator, x.dtype)
-        start = initial_inducing(x, options.num_inducing, generator, options.inducing_start)
-        self.model = SparseImplicitProcess(options, initial_prior(options, x, generator), sampler, start)
-        self.contrast = make_contrast(options, generator, x.dtype)
-        self.previous = self.model.draw_inducing(generator)
-        others = [*(sampler.parameters if options.fit_q else ()), self.model.inducing, self.model.log_noise]
-        self.parameters = [*self.model.prior.parameters, *others]
-        self.share, self.num_steps = 0.0, 0  # of the plan that is followed, and steps made in all
-
-    def widened(self, extra: float) -> Training:
-        """A copy as it is now, whose predictions have at least so much more noise than now."""
-        found = copy.deepcopy(self)
-        found.model.noise_floor = noise_variance(self.model.log_noise).item() + extra
-        return found
-
-    def steps(
-        self, data: Data, shares: Iterable[float], plan: Plan, generator: torch.Generator
-    ) -> Iterator[SparseImplicitProcess]:
-        """The model after each step on the objective."""
-        options, model = self.options, self.model
-        optimiser = Optimiser(self.parameters, options.learning_rate, plan.schedule)
-        for share, batch in zip(shares, data.batches(options.batch_size, generator), strict=False):
-            self.share = share
-            if options.discriminator_draws == "fresh":
-                self.previous = model.draw_inducing(generator)
-            u, conditional = model.draw_conditional(batch.x, generator)
-            self.contrast.improve(*self.previous, share, generator)
-            self.previous = u.detach(), conditional.f_z.detach()
-            kl = self.contrast.divergence(u, conditional.f_z)
-            data_term = model.data_term(batch.y, conditional, generator)
-            loss = warm_up(share, plan.warm_up) / len(data) * kl - data_term
-            if options.prior == "bnn" and options.hyperprior > 0.0:
-                loss = loss - model.prior.log_hyperprior(options.hyperprior, options.hyperprior) / len(data)
-            model.last = {
-                "loss": optimiser.minimise(loss, share),
-                "kl": kl.detach(),
-                "discriminator_loss": self.contrast.loss,
-            }
-            self.num_steps += 1
-            yield model
+        if self.epochs == 0:
+            yield from fitted(start, self, train, budget, generator, self.warm_up)
+            return
+        shares = progress(lambda: budget.fraction, steps_of(self.epochs, len(train), self.batch_size))
+        yield from start().steps(train, shares, Plan(self.schedule, self.warm_up), generator)
 
 
 class SparseImplicitProcess:
@@ -307,6 +215,10 @@ class SparseImplicitProcess:
 
     def _dropout(self, generator: torch.Generator) -> DropoutMasks | None:
         return DropoutMasks(self.dropout_rate, generator) if self.dropout_rate else None
+
+    @property
+    def learned_noise(self) -> float:
+        return noise_variance(self.log_noise).item()
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
@@ -359,6 +271,46 @@ class SparseImplicitProcess:
             "noise": noise_variance(self.log_noise).sqrt().item(),
             "inducing_inputs": self.inducing.detach().clone(),
         }
+
+
+class ProcessTraining(Training[SparseImplicitProcess]):
+    """A process and the contrast that judges it."""
+
+    def __init__(self, options: SIP, x: Tensor, generator: torch.Generator) -> None:
+        self.options = options
+        sampler = make_sampler(options, generator, x.dtype)
+        start = initial_inducing(x, options.num_inducing, generator, options.inducing_start)
+        super().__init__(SparseImplicitProcess(options, initial_prior(options, x, generator), sampler, start))
+        self.contrast = make_contrast(options, generator, x.dtype)
+        self.previous = self.model.draw_inducing(generator)
+        others = [*(sampler.parameters if options.fit_q else ()), self.model.inducing, self.model.log_noise]
+        self.parameters = [*self.model.prior.parameters, *others]
+
+    def steps(
+        self, data: Data, shares: Iterable[float], plan: Plan, generator: torch.Generator
+    ) -> Iterator[SparseImplicitProcess]:
+        """The model after each step on the objective."""
+        options, model = self.options, self.model
+        optimiser = Optimiser(self.parameters, options.learning_rate, plan.schedule)
+        for share, batch in zip(shares, data.batches(options.batch_size, generator), strict=False):
+            self.share = share
+            if options.discriminator_draws == "fresh":
+                self.previous = model.draw_inducing(generator)
+            u, conditional = model.draw_conditional(batch.x, generator)
+            self.contrast.improve(*self.previous, share, generator)
+            self.previous = u.detach(), conditional.f_z.detach()
+            kl = self.contrast.divergence(u, conditional.f_z)
+            data_term = model.data_term(batch.y, conditional, generator)
+            loss = warm_up(share, plan.warm_up) / len(data) * kl - data_term
+            if options.prior == "bnn" and options.hyperprior > 0.0:
+                loss = loss - model.prior.log_hyperprior(options.hyperprior, options.hyperprior) / len(data)
+            model.last = {
+                "loss": optimiser.minimise(loss, share),
+                "kl": kl.detach(),
+                "discriminator_loss": self.contrast.loss,
+            }
+            self.num_steps += 1
+            yield model
 
 
 def initial_prior(options: SIP, x: Tensor, generator: torch.Generator) -> Prior:

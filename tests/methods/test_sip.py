@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fsibench.blocks import validated
 from fsibench.blocks.conditionals import initial_inducing
 from fsibench.blocks.networks import DropoutMasks
 from fsibench.blocks.priors import Prior
@@ -20,8 +21,8 @@ from fsibench.errors import Diverged
 from fsibench.methods import sip
 from fsibench.methods.sip import (
     SIP,
+    ProcessTraining,
     SparseImplicitProcess,
-    Training,
     initial_prior,
     make_contrast,
     make_sampler,
@@ -255,34 +256,34 @@ def test_a_q_that_is_not_fitted_keeps_its_parameters_and_is_a_variant() -> None:
 def plans_of(options: SIP, train: Data, steps: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Plan]]:
     """How many rows each stage of a fit saw, and its plan."""
     found: list[tuple[int, Plan]] = []
-    taken = Training.steps
+    taken = ProcessTraining.steps
 
-    def watched(self: Training, rows: Data, shares: Any, plan: Plan, generator: torch.Generator) -> Iterator[Any]:
+    def watched(self: ProcessTraining, rows: Data, shares: Any, plan: Plan, generator: torch.Generator) -> Iterator[Any]:
         found.append((len(rows), plan))
         yield from taken(self, rows, shares, plan, generator)
 
-    monkeypatch.setattr(Training, "steps", watched)
+    monkeypatch.setattr(ProcessTraining, "steps", watched)
     for _ in Meter(steps=steps).pulls(options, train, stream()):
         pass
-    monkeypatch.setattr(Training, "steps", taken)
+    monkeypatch.setattr(ProcessTraining, "steps", taken)
     return found
 
 
 def best_at(place: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Held-out rows are predicted best at that look, whatever they are; None: at the last one."""
-    monkeypatch.setattr(sip.HeldOutLooks, "choice", lambda self: place)
-    monkeypatch.setattr(sip.HeldOutLooks, "best", property(lambda self: min(place or 0, len(self.looks) - 1)))
+    monkeypatch.setattr(validated.HeldOutLooks, "choice", lambda self: place)
+    monkeypatch.setattr(validated.HeldOutLooks, "best", property(lambda self: min(place or 0, len(self.looks) - 1)))
     if place is None:
-        monkeypatch.setattr(sip.HeldOutLooks, "is_past_the_best", False)
+        monkeypatch.setattr(validated.HeldOutLooks, "is_past_the_best", False)
 
 
 def test_rows_are_held_out_first_where_a_table_can_be_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
     best_at(5, monkeypatch)
     (part, first), (whole, last) = plans_of(SMALL, data(40), 3000, monkeypatch)
     assert (part, whole) == (32, 40)
-    assert (first.end, first.schedule, first.warm_up) == (sip.SEARCH_SHARE, "constant", SMALL.warm_up)
+    assert (first.end, first.schedule, first.warm_up) == (validated.SEARCH_SHARE, "constant", SMALL.warm_up)
     assert last.warm_up == SMALL.warm_up, "a fresh fit"
-    for options, rows in ((dataclasses.replace(SMALL, stop="budget"), 40), (SMALL, sip.MANY_ROWS), (SMALL, sip.FEWEST_ROWS - 1)):
+    for options, rows in ((dataclasses.replace(SMALL, stop="budget"), 40), (SMALL, validated.MANY_ROWS), (SMALL, validated.FEWEST_ROWS - 1)):
         assert plans_of(options, data(rows), 5, monkeypatch) == [(rows, Plan(SMALL.schedule, SMALL.warm_up))]
 
 
@@ -290,8 +291,8 @@ def test_a_fit_that_still_gets_better_goes_on_with_all_rows_for_a_quarter(monkey
     best_at(None, monkeypatch)
     (_, _), (rows, last) = plans_of(SMALL, data(40), 1000, monkeypatch)
     assert (rows, last.warm_up) == (40, 0.0)
-    assert last.begin == pytest.approx(sip.SEARCH_SHARE)
-    assert last.num_steps == pytest.approx(sip.LAST_SHARE * sip.SEARCH_SHARE * 1000, abs=2)
+    assert last.begin == pytest.approx(validated.SEARCH_SHARE)
+    assert last.num_steps == pytest.approx(validated.LAST_SHARE * validated.SEARCH_SHARE * 1000, abs=2)
 
 
 def test_a_best_look_that_is_too_late_for_a_fresh_fit_is_gone_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +300,7 @@ def test_a_best_look_that_is_too_late_for_a_fresh_fit_is_gone_on_from(monkeypatc
     (_, _), (rows, last) = plans_of(SMALL, data(40), 1000, monkeypatch)
     assert (rows, last.warm_up) == (40, 0.0)
     looked = 0.25 / SMALL.learning_rate * 1.2**14
-    assert last.num_steps == pytest.approx(sip.LAST_SHARE * looked, rel=0.1)
+    assert last.num_steps == pytest.approx(validated.LAST_SHARE * looked, rel=0.1)
 
 
 def test_a_plan_ends_with_its_steps_or_its_part_of_the_budget() -> None:
@@ -312,7 +313,7 @@ def test_a_plan_ends_with_its_steps_or_its_part_of_the_budget() -> None:
 
 
 def test_noise_of_predictions_has_a_floor_and_that_of_the_objective_none() -> None:
-    model = Training(SMALL, data(40).x, stream()).model
+    model = ProcessTraining(SMALL, data(40).x, stream()).model
     before = model.predict(data(5).x, stream()).scale.square()
     model.noise_floor = 1.0
     after = model.predict(data(5).x, stream()).scale.square()
@@ -322,7 +323,7 @@ def test_noise_of_predictions_has_a_floor_and_that_of_the_objective_none() -> No
 
 
 def test_a_copy_for_later_is_a_training_of_its_own() -> None:
-    training = Training(SMALL, data(40).x, stream())
+    training = ProcessTraining(SMALL, data(40).x, stream())
     copied = training.widened(0.25)
     assert copied.model.noise_floor == pytest.approx(0.25 + sip.noise_variance(training.model.log_noise).item())
     assert training.model.noise_floor == 0.0
@@ -339,15 +340,15 @@ def test_a_schedule_of_its_own_is_not_run_twice() -> None:
 
 
 def diverging_at(step_of_end: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = Training.steps
+    taken = ProcessTraining.steps
 
-    def breaks(self: Training, rows: Data, *arguments: Any) -> Iterator[SparseImplicitProcess]:
+    def breaks(self: ProcessTraining, rows: Data, *arguments: Any) -> Iterator[SparseImplicitProcess]:
         for step, found in enumerate(taken(self, rows, *arguments)):
             if len(rows) < 40 and step == step_of_end:
                 raise Diverged("the loss is not finite")
             yield found
 
-    monkeypatch.setattr(Training, "steps", breaks)
+    monkeypatch.setattr(ProcessTraining, "steps", breaks)
 
 
 def test_a_search_that_diverges_ends_and_all_rows_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,7 +365,7 @@ def test_a_search_that_diverges_before_it_has_looked_is_a_failure(monkeypatch: p
 
 
 def test_a_fit_too_short_to_interpolate_gives_the_search_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sip.HeldOutLooks, "choice", lambda self: pytest.fail("nothing was searched"))
+    monkeypatch.setattr(validated.HeldOutLooks, "choice", lambda self: pytest.fail("nothing was searched"))
     (part, _), (rows, last) = plans_of(SMALL, data(40), 100, monkeypatch)
     assert (part, rows) == (32, 40)
     assert last == Plan(SMALL.schedule, SMALL.warm_up)

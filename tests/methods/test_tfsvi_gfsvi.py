@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
@@ -9,7 +11,7 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 from fsibench.blocks.kernels import GaussianProcess
 from fsibench.blocks.meanfield import MeanFieldWeights, regularised_kl, unit_log_scales
 from fsibench.checks import fit, linear_data
-from fsibench.contract import Data
+from fsibench.contract import Data, Meter
 from fsibench.methods.gfsvi import GFSVI, LinearisedNetwork
 from fsibench.methods.tfsvi import TFSVI, FunctionSpaceNetwork
 
@@ -34,7 +36,7 @@ def uncertain(q: MeanFieldWeights) -> None:
 
 def linear_tfsvi() -> FunctionSpaceNetwork:
     """f(x) = wᵀx + b: a network without hidden layer."""
-    model = FunctionSpaceNetwork(TFSVI(), some_data(), stream())
+    model = FunctionSpaceNetwork(TFSVI(), some_data().x, stream())
     model.q = MeanFieldWeights((3, 1), -1.0, stream(1), F64)
     model.prior_means = torch.randn(4, generator=stream(2), dtype=F64)
     model.prior_scales = unit_log_scales((3, 1)).exp().to(F64)
@@ -53,7 +55,7 @@ def test_for_a_linear_model_the_kl_between_functions_is_that_between_weights() -
 
 
 def test_the_kl_vanishes_when_q_is_the_prior() -> None:
-    model = FunctionSpaceNetwork(TFSVI(hidden_units=5, initial_log_scale=0.0), some_data(), stream())
+    model = FunctionSpaceNetwork(TFSVI(hidden_units=5, initial_log_scale=0.0), some_data().x, stream())
     assert model.kl(some_data().x[:10]).item() == pytest.approx(0.0, abs=1e-6)
 
 
@@ -70,7 +72,7 @@ def gaussian_process() -> GaussianProcess:
 
 
 def test_for_a_linear_model_gfsvi_has_the_closed_form_divergence() -> None:
-    model = LinearisedNetwork(GFSVI(gamma=1e-4), some_data(), gaussian_process(), stream())
+    model = LinearisedNetwork(GFSVI(gamma=1e-4), some_data().x, gaussian_process(), stream())
     model.q = MeanFieldWeights((3, 1), -1.0, stream(1), F64)
     uncertain(model.q)
     x = torch.randn(8, 3, generator=stream(3), dtype=F64)
@@ -93,7 +95,7 @@ def test_the_divergence_against_a_linear_prior_is_that_between_weights() -> None
 
 def test_gfsvi_expects_the_log_likelihood_of_the_linearised_network() -> None:
     data = some_data()
-    model = LinearisedNetwork(GFSVI(hidden_units=6), data, gaussian_process(), stream())
+    model = LinearisedNetwork(GFSVI(hidden_units=6), data.x, gaussian_process(), stream())
     uncertain(model.q)
     with torch.no_grad():
         mean, variance = model.marginals(data.x)
@@ -101,15 +103,29 @@ def test_gfsvi_expects_the_log_likelihood_of_the_linearised_network() -> None:
         torch.testing.assert_close(draws.mean(0), mean, rtol=0.0, atol=5 * float(draws.std()) / 50_000**0.5)
         torch.testing.assert_close(draws.var(0), variance, rtol=0.05, atol=0.0)
         expected = Normal(draws, model.noise.sqrt()).log_prob(data.y).mean()
-        loss = model.loss(data, stream(2))
+        loss = model.loss(data, len(data), stream(2))
         reached = model.last_kl / len(data) - loss
     assert float(reached) == pytest.approx(float(expected), rel=0.02)
 
 
-@pytest.mark.parametrize("method", [TFSVI(num_context=50), GFSVI(num_context=50)])
+@pytest.mark.parametrize("method", [TFSVI(num_context=50, stop="budget"), GFSVI(num_context=50, stop="budget")])
 def test_training_finds_signal_and_noise(method: TFSVI | GFSVI) -> None:
     data = linear_data(200, noise=0.5)
     predictive = fit(method, data, 400).predict(data.x, stream())
     # noise 0.5 beside a signal of variance 3, standardised: 0.5/√3.25
     assert float((predictive.mean - data.y).square().mean().sqrt()) == pytest.approx(0.28, rel=0.15)
     assert float(predictive.variance.sqrt().mean()) == pytest.approx(0.28, rel=0.25)
+
+
+@pytest.mark.parametrize("method", [TFSVI(num_context=20), GFSVI(num_context=20)])
+def test_held_out_rows_choose_the_length_and_the_least_noise(method: TFSVI | GFSVI) -> None:
+    generator = stream(3)
+    x = torch.randn(30, 8, generator=generator)
+    train = Data(x, x[:, 0] + 0.5 * torch.randn(30, generator=generator))  # as many weights as the rows allow to learn by heart
+    models = list(Meter(steps=2000).pulls(method, train, stream()))
+    assert len(models) < 2000, "it ends by itself"
+    assert models[-1].noise_floor > models[-1].learned_noise
+    scale = models[-1].predict(x, stream()).scale
+    assert bool((scale.square() >= 0.999 * models[-1].noise_floor).all())
+    *_, whole = Meter(steps=2000).pulls(dataclasses.replace(method, stop="budget"), train, stream())
+    assert whole.noise_floor == 0.0

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,7 +19,10 @@ from fsibench.blocks.jacobians import Linearisation, linearise
 from fsibench.blocks.likelihoods import noise_variance
 from fsibench.blocks.linalg import add_to_diagonal
 from fsibench.blocks.networks import weight_shapes
-from fsibench.blocks.training import leaf
+from fsibench.blocks.stopping import Plan
+from fsibench.blocks.training import Optimiser, leaf
+from fsibench.blocks.validated import Training
+from fsibench.predictive import Predictive
 
 
 class MeanFieldWeights:
@@ -62,6 +66,7 @@ class NoisyMeanField:
         self.q = MeanFieldWeights((x.shape[1], *hidden, 1), log_scale, generator, x.dtype)
         self.log_noise = leaf(torch.full_like(self.q.means[:1], log_noise))
         self.box = Box.around(x)  # where context points come from
+        self.noise_floor = 0.0  # least noise variance of predictions
         self.last_loss, self.last_kl = math.nan, math.nan
 
     @property
@@ -73,9 +78,43 @@ class NoisyMeanField:
         """σ²"""
         return noise_variance(self.log_noise)[0]
 
+    @property
+    def learned_noise(self) -> float:
+        return self.noise.item()
+
+    @property
+    def predicted_noise(self) -> Tensor:
+        return self.noise.clamp(min=self.noise_floor)
+
+    def loss(self, batch: Any, num_rows: int, generator: torch.Generator) -> Tensor:
+        """The negative objective per training row, of which there are `num_rows`."""
+        raise NotImplementedError
+
+    def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:
+        raise NotImplementedError
+
     @torch.no_grad()
     def trace(self) -> dict[str, float | Tensor]:
         return {"loss": self.last_loss, "kl": self.last_kl, "noise": self.noise.sqrt().item()}
+
+
+Network = TypeVar("Network", bound=NoisyMeanField)
+
+
+class MeanFieldTraining(Training[Network]):
+    """A network of this kind and its optimiser."""
+
+    def __init__(self, model: Network, learning_rate: float, batch_size: int) -> None:
+        super().__init__(model)
+        self.learning_rate, self.batch_size = learning_rate, batch_size
+
+    def steps(self, data: Any, shares: Iterable[float], plan: Plan, generator: torch.Generator) -> Iterator[Network]:
+        optimiser = Optimiser(self.model.parameters, self.learning_rate, plan.schedule)
+        for share, batch in zip(shares, data.batches(self.batch_size, generator), strict=False):
+            self.share = share
+            self.model.last_loss = optimiser.minimise(self.model.loss(batch, len(data), generator), share)
+            self.num_steps += 1
+            yield self.model
 
 
 def unit_log_scales(widths: Sequence[int]) -> Tensor:
