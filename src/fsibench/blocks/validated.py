@@ -33,9 +33,6 @@ ENOUGH_TO_JUDGE = 0.02  # share of the budget after which its number of steps is
 class Rows(Protocol):
     """Training rows, as `contract.Data`."""
 
-    x: Tensor
-    y: Tensor
-
     def __len__(self) -> int: ...
     def held_out(self, generator: torch.Generator) -> tuple[Any, Any]: ...
 
