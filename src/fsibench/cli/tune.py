@@ -52,10 +52,10 @@ def _tune(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = arguments.out / f"{task.entry.label}.toml"
     file.write_text(text, encoding="utf-8")
-    _say(f"written to {file}; these options differ from the defaults in the method's file:")
-    for name, value in outcome.best.options.items():
-        if value != task.defaults[name]:
-            print(f"{name} = {value}  # was {task.defaults[name]}")
+    changed = {name: value for name, value in outcome.best.options.items() if value != task.defaults[name]}
+    _say(f"written to {file}; " + ("these options differ from the defaults in the method's file:" if changed else "the defaults stay as they are"))
+    for name, value in changed.items():
+        print(f"{name} = {value}  # was {task.defaults[name]}")
     return OK
 
 
