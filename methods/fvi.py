@@ -46,6 +46,9 @@ from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
 # ν's variance relative to the prior's: below it the generator's covariance would be singular.
+LARGEST_LOG_RESIDUAL = 20.0
+# Standard deviations of an input at which the box of the grids ends.
+FARTHEST = 5.0
 SMALLEST_RESIDUAL = 1e-4
 # Features are kept of at most so many rows: 100 of each take 40 MB.
 MOST_SEEN_ROWS = 100_000
@@ -114,11 +117,14 @@ class FVI(Method):
 
 
 class Grids:
-    """Where processes are compared: half training rows, half uniform points of the box, widened by half its range."""
+    """Where processes are compared: half training rows, half uniform points of the box, widened by half its range.
+
+    A single row far away does not stretch the box: inputs are standardised, and beyond some standard deviations it ends.
+    """
 
     def __init__(self, train: Data, size: int) -> None:
         self.x, self.size = train.x, size
-        self.box = Box.around(train.x, margin=0.5)
+        self.box = Box.around(train.x.clamp(-FARTHEST, FARTHEST), margin=0.5)
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """[size, D]; rows are drawn with replacement, so small data give full grids too."""
@@ -139,7 +145,8 @@ class Generator:
         out = self.network(x)
         # φ of about unit length at the start: a prior variance near one
         features = out[:, : self.num_basis] / math.sqrt(self.num_basis)
-        return features, out[:, -2], (2.0 * out[:, -1] - 3.0).exp() + SMALLEST_RESIDUAL
+        log_residual = (2.0 * out[:, -1] - 3.0).clamp(max=LARGEST_LOG_RESIDUAL)  # far away a network grows without limit
+        return features, out[:, -2], log_residual.exp() + SMALLEST_RESIDUAL
 
     def log_marginal(self, f: Tensor, x: Tensor) -> Tensor:
         """log N(f | b, ΦΦᵀ + diag s²) of functions f [S, n] at a grid x [n, D]: [S], in float64."""

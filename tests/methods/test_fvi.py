@@ -10,7 +10,7 @@ from fsibench import registry
 from fsibench.blocks.gaussian import factor, gaussian_kl, standard_kl
 from fsibench.blocks.priors import Prior
 from fsibench.checks import problems
-from fsibench.contract import Budget, Data
+from fsibench.contract import Budget, Data, Meter
 from fsibench.methods.fvi import FVI, Generator, Grids, PosteriorGenerator, fitted_generator, moment_errors
 
 
@@ -127,3 +127,13 @@ def test_it_learns_a_wave(prior: str, fit_prior: bool) -> None:
 
 def test_the_method_says_that_it_is_a_reconstruction() -> None:
     assert registry.entry("fvi").method.note == "reconstruction"
+
+
+def test_one_row_far_away_neither_stretches_the_grids_nor_breaks_the_fit() -> None:
+    data = wave(200)
+    x = data.x.clone()
+    x[0] = 60.0
+    grids = Grids(Data(x, data.y), 50)
+    assert float(grids.box.high) < 10.0
+    *_, model = Meter(steps=60).pulls(FVI(), Data(x, data.y), torch.Generator().manual_seed(0))
+    assert bool(model.predict(x, torch.Generator()).log_prob(data.y).isfinite().all())
