@@ -9,7 +9,8 @@ import torch
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 from fsibench.blocks.kernels import GaussianProcess
-from fsibench.blocks.meanfield import MeanFieldWeights, regularised_kl, unit_log_scales
+from fsibench.blocks.meanfield import MeanFieldTraining, MeanFieldWeights, regularised_kl, unit_log_scales
+from fsibench.blocks.validated import fitted
 from fsibench.checks import fit, linear_data
 from fsibench.contract import Data, Meter
 from fsibench.methods.gfsvi import GFSVI, LinearisedNetwork
@@ -128,3 +129,22 @@ def test_held_out_rows_choose_the_length_and_the_least_noise(method: TFSVI | GFS
     assert bool((scale.square() >= 0.999 * models[-1].noise_floor).all())
     *_, whole = Meter(steps=2000).pulls(dataclasses.replace(method, stop="budget"), train, stream())
     assert whole.noise_floor == 0.0
+
+
+def test_what_comes_before_the_first_step_does_not_make_a_fit_look_short() -> None:
+    class Spent:
+        """A budget of 1,000 steps behind a start that took 15 % of it."""
+
+        in_last_pull, steps_done = False, 0
+
+        @property
+        def fraction(self) -> float:
+            return 0.15 + 0.85 * self.steps_done / 1000
+
+    budget, data = Spent(), linear_data(60)
+    models = fitted(lambda: MeanFieldTraining(FunctionSpaceNetwork(TFSVI(num_context=20), data.x, stream()), 0.01, 50), TFSVI(), data, budget, stream())
+    for _ in models:
+        budget.steps_done += 1
+        if budget.steps_done == 300:
+            break
+    assert next(models).noise_floor > 0.0, "held-out rows were looked at"

@@ -117,7 +117,8 @@ class Fit(Generic[Model]):
         """Train without some rows and look at them, showing the best. Returns what to train on, how, and what to show meanwhile."""
         held, rest = train.held_out(generator)
         looks, kept, step = HeldOutLooks(held.x, held.y, seed=0), list[Training[Model]](), 0
-        plan, shown, diverged = Plan("constant", self.warm_up, end=SEARCH_SHARE), training.model, True
+        start = budget.fraction  # of what comes before the first step
+        plan, shown, diverged = Plan("constant", self.warm_up, start, SEARCH_SHARE), training.model, True
         with suppress(Diverged):  # the looks before it tell how far is too far
             for step, model in enumerate(training.steps(rest, plan.shares(lambda: budget.fraction), plan, generator), 1):
                 travel = step * self.learning_rate
@@ -127,8 +128,9 @@ class Fit(Generic[Model]):
                 yield shown
                 if budget.fraction >= SEARCH_SHARE or looks.is_past_the_best:
                     break
-                if budget.fraction >= ENOUGH_TO_JUDGE and travel < 2 * SHORT_TRAVEL * budget.fraction:
-                    return training, Plan(self.schedule, self.warm_up), None  # too short to interpolate: goes on
+                spent = (budget.fraction - start) / (1.0 - start)
+                if spent >= ENOUGH_TO_JUDGE and travel < 2 * SHORT_TRAVEL * spent:
+                    return training, Plan(self.schedule, self.warm_up, start), None  # too short to interpolate: goes on
             diverged = False
         begin, chosen = budget.fraction, looks.choice()
         if chosen is None and not diverged:
@@ -138,7 +140,7 @@ class Fit(Generic[Model]):
             raise Diverged("the loss was no longer finite before the first look at held-out rows")
         best = kept[looks.best if chosen is None else chosen]
         fresh_steps = best.num_steps * (2 if self.schedule == "cosine" else 1)  # a falling rate goes half as far
-        if fresh_steps > step * (1.0 - begin) / begin:  # no time for it
+        if fresh_steps > step * (1.0 - begin) / (begin - start):  # no time for it
             return best, Plan(self.schedule, begin=begin, num_steps=math.ceil(LAST_SHARE * best.num_steps)), None
         fresh = self.start()
         fresh.model.noise_floor = best.model.noise_floor
