@@ -184,8 +184,14 @@ def test_findings_are_shortened_for_one_line() -> None:
 def test_the_tabular_protocol_has_every_bundled_table() -> None:
     bundled = {path.name.removesuffix(".csv.gz") for path in DATA.glob("*.csv.gz")}
     assert set(load_protocol("tabular", {}).datasets) == bundled
-    development = set(load_protocol("dev", {}).datasets)
-    assert {name for name, passport in passports(DATA).items() if passport.suite == "development"} == development
+
+
+def test_dev_has_the_development_suite_and_protein_as_its_large_end() -> None:
+    suite = {name for name, passport in passports(DATA).items() if passport.suite == "development"}
+    dev, larger = (set(load_protocol(name, {}).datasets) for name in ("dev", "larger"))
+    assert suite <= dev
+    assert dev - suite == {"protein"}
+    assert dev & larger == {"protein"}, "reported on, where no other table of dev is"
 
 
 # --- cleaning up ------------------------------------------------------------------------------------------------
