@@ -163,15 +163,21 @@ def test_a_metric_that_does_not_exist_for_an_entry_is_not_a_failure(make_store: 
     assert not overview.results.failed.any()
 
 
-def test_seconds_of_unequal_machines_are_marked(make_store: MakeStore) -> None:
+@pytest.mark.parametrize(("clock", "is_told"), [("wall", True), ("cpu", True), ("reference", False)])
+def test_seconds_of_unequal_machines_are_marked_unless_the_clock_makes_them_equal(
+    make_store: MakeStore, clock: str, is_told: bool
+) -> None:
     path = make_store(entries=("bbb", "constant"), datasets={"boston": 9.0, "wine": 0.8})
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE cells SET calibration_seconds = 0.10")
+        connection.execute("UPDATE cells SET clock = ?, calibration_seconds = 0.10", (clock,))
     assert not any("machines" in sentence for sentence in Overview(results.load(path)).caveats)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE cells SET calibration_seconds = 0.25 WHERE dataset = 'wine'")
-    caveats = Overview(results.load(path)).caveats
-    assert any("Seconds are pooled over unequal machines" in text and "a factor of 2.5" in text for text in caveats)
+    overview = Overview(results.load(path))
+    told = [text for text in overview.caveats if "machines" in text]
+    assert len(told) == is_told, "once, where seconds do not compare"
+    assert all("speeds differ by a factor of 2.5" in text for text in told)
+    assert overview.board["train_seconds"].isna().all() == is_told
 
 
 def test_an_entry_that_distrusts_itself_is_shown_and_not_ranked(full_store: Path) -> None:
