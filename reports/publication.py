@@ -3,7 +3,8 @@
     <!-- published NAME -->  ...  <!-- /published -->
     <!-- published NAME of STORE -->  ...  <!-- /published -->
 
-STORE is another packed store of the same folder. `FRAGMENTS` lists the names. Nothing here is typed by hand: a sentence is either computed from the store or absent.
+STORE is another packed store of the same folder. A fragment of a protocol whose store is still to come is empty. `FRAGMENTS` lists the names. Nothing here is
+typed by hand: a sentence is either computed from the store or absent.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from fsibench.reports.analysis.results import Subset
 from fsibench.reports.companions import against_first, against_printed, defaults, peers_table
 from fsibench.reports.texts import score_table
 
-MARKER = re.compile(r"(<!-- published ([a-z-]+)(?: of ([a-z0-9-]+))? -->\n).*?(<!-- /published -->)", re.DOTALL)
+MARKER = re.compile(r"(<!-- published ([a-z-]+)(?: of ([a-z0-9-]+))? -->\n)(.*?)(<!-- /published -->)", re.DOTALL)
 NUM_PUBLISHED = 168
 MOST_FAILURES = 0.01
 WANTED_REPRODUCED = 140
@@ -62,10 +63,18 @@ class Publication:
 
     def sibling(self, name: str) -> Publication:
         """Another packed store of the same folder."""
-        store = self.store.with_name(f"{name}.parquet")
+        store = self._path_of(name)
         if not store.is_file():
             raise UsageError(f"there are no committed results at {store}; `fsibench publish --name {name} --from STORE` makes them.")
         return dataclasses.replace(self, store=store)
+
+    def _path_of(self, name: str) -> Path:
+        return self.store.with_name(f"{name}.parquet")
+
+    def awaited(self, text: str) -> set[str]:
+        """Protocols whose packed stores are still to come: those of empty fragments. A misspelt name, or a store that was lost, is neither."""
+        empty = {match[3] for match in MARKER.finditer(text) if match[3] is not None and not match[4].strip()}
+        return {name for name in empty if name in registry.protocols().items and not self._path_of(name).is_file()}
 
     @cached_property
     def report(self) -> Report:
@@ -341,16 +350,19 @@ FRAGMENTS: dict[str, Callable[[Publication, str], str]] = {
 
 
 def filled(text: str, page: Path, board: Publication) -> str:
-    """A page with every fragment between its markers made anew."""
+    """A page with every fragment between its markers made anew; those of results that are still to come stay empty."""
+    awaited = board.awaited(text)
 
     def fragment(match: re.Match[str]) -> str:
         made: str
         if match[2] not in FRAGMENTS:
             raise unknown(f"fragment in {page.name}", match[2], FRAGMENTS)
         folder = os.path.relpath(board.store.parent.resolve(), page.parent.resolve()).replace(os.sep, "/")
+        if match[3] in awaited and not match[4].strip():
+            return match[0]
         chosen = board if match[3] is None else board.sibling(match[3])
         made = FRAGMENTS[match[2]](chosen, "" if folder == "." else f"{folder}/")
-        return f"{match[1]}\n{made}\n\n{match[4]}"
+        return f"{match[1]}\n{made}\n\n{match[5]}"
 
     return MARKER.sub(fragment, text)
 

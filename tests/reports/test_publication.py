@@ -152,14 +152,36 @@ def test_a_fragment_can_be_of_another_store_of_the_folder(make_store: MakeStore,
     folder = packed(make_store(entries=("bbb", "gp"), splits=2), tmp_path / "board")
     page = tmp_path / "README.md"
     page.write_text("<!-- published against-first of depth -->\n<!-- /published -->\n")
-    board = Publication.read(folder / "uci.parquet", folder / "board.toml")
-    with pytest.raises(UsageError, match="publish --name depth --from STORE"):
-        publication.filled(page.read_text(), page, board)
     other = make_store(entries=("dvip[layers=1]", "dvip[layers=2]"), splits=2, name="depth")
     assert main(["publish", "--folder", str(folder), "--name", "depth", "--from", str(other)]) == 0
     assert "better than `dvip[layers=1]` in" in page.read_text()
     assert re.search(r"\| `dvip\[layers=2\]` +\| \d of 8", page.read_text())
     assert main(["publish", "--folder", str(folder), "--check"]) == 0
+
+
+def test_a_fragment_of_results_to_come_is_empty_and_every_other_absence_is_an_error(
+    make_store: MakeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsibench.reports.site.build", small_site)
+    folder = packed(make_store(entries=("bbb", "gp"), splits=2), tmp_path / "board")
+    page, call = tmp_path / "README.md", ["publish", "--folder", str(folder)]
+    text = "<!-- published size of depth -->\n<!-- /published -->\n"
+    page.write_text(text)
+    assert main(call) == 0
+    assert main([*call, "--check"]) == 0
+    assert page.read_text() == text
+    assert "no results of depth yet" in capsys.readouterr().err
+    with Store.read(make_store(entries=("dvip[layers=1]",), splits=2, name="depth")) as opened:
+        opened.pack(folder / "depth.parquet")
+    assert main([*call, "--check"]) == 1, "they have come, and are not shown"
+    assert main(call) == 0
+    assert main([*call, "--check"]) == 0
+    assert "yet: their places" not in capsys.readouterr().err
+    (folder / "depth.parquet").unlink()
+    assert main([*call, "--check"]) == 2, "lost, while the page has them"
+    page.write_text(text.replace("depth", "dpeth"))
+    assert main([*call, "--check"]) == 2, "no protocol has this name"
+    assert "publish --name dpeth --from STORE" in capsys.readouterr().err
 
 
 def test_published_numbers_of_other_papers_stand_beside_ours(make_store: MakeStore, tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ def _publish(arguments: argparse.Namespace) -> int:
     texts = list(_texts(board, folder))
     stale = [path for path, text in texts if not path.is_file() or path.read_text(encoding="utf-8") != text]
     stamp = folder / STAMP
+    if awaited := sorted(set().union(*(board.awaited(text) for _, text in texts))):
+        print(f"no results of {', '.join(awaited)} yet: their places stay empty (`fsibench publish --name NAME --from STORE`)", file=sys.stderr)
     old_site = not stamp.is_file() or stamp.read_text(encoding="utf-8") != _stamp(packed)
     if arguments.check:
         for path in [*stale, *([stamp.parent] if old_site else [])]:
