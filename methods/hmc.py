@@ -45,8 +45,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fsibench.blocks import diagnostics
-from fsibench.blocks.burn_in import BurnIn, stuck
+from fsibench.blocks.burn_in import restart_stuck
+from fsibench.blocks.chain_record import ChainRecord, probe_inputs
 from fsibench.blocks.draws import PREDICTION_ROWS, by_rows, normal
 from fsibench.blocks.hmc import Sampler, State, Transition
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE
@@ -129,7 +129,7 @@ class HMC(Method):
         chains = Chains(self, network, sampler, generator)
         if not self.longest_burn_in:
             chains.begin_sampling()
-        while self.num_iterations is None or chains.num_kept < self.num_iterations:
+        while self.num_iterations is None or chains.draws.num_kept < self.num_iterations:
             if sampler.warming:
                 self.warm_up(chains, budget)
             else:
@@ -146,9 +146,9 @@ class HMC(Method):
                 sampler.restart_step_size()
         moved = sampler.advance()
         chains.record(moved)
-        if network.power == 1.0 and chains.burn_in.record(log_likelihood(moved.state), moved.acceptance):
-            chains.restart_stuck()
-        if chains.burn_in.settled or budget.fraction >= self.longest_burn_in:
+        if network.power == 1.0 and chains.draws.burn_in.record(log_likelihood(moved.state), moved.acceptance):
+            restart_stuck(chains.draws.burn_in, sampler, chains.generator)
+        if chains.draws.burn_in.settled or budget.fraction >= self.longest_burn_in:
             network.temper(1.0)
             sampler.state = State.at(sampler.state.position, network.potential)
             chains.begin_sampling()
@@ -209,34 +209,12 @@ class Chains:
         self.options, self.network, self.sampler, self.generator = options, network, sampler, generator
         self.recent: deque[Tensor] = deque(maxlen=50)  # of the warm-up
         self.kept: list[Tensor] = []  # of the sampling phase, thinned
-        self.thinning, self.num_kept, self.divergences = 1, 0, 0.0
-        self.acceptance = math.nan
-        self.histories: list[Tensor] = []  # quantities under watch, [C, Q] each
-        self.energies: list[Tensor] = []
-        self.acceptances: list[Tensor] = []
-        self.burn_in = BurnIn()
+        self.thinning, self.acceptance = 1, math.nan
+        self.draws = ChainRecord(len(sampler.state.potential))
         self.probes = probe_inputs(network.x, generator)
 
     def begin_sampling(self) -> None:
         self.sampler.stop_adapting()  # `recent` serves predictions until the first draw that counts
-
-    def restart_stuck(self) -> None:
-        """Restart each stuck chain at the state of a random other chain; its own momentum separates the two."""
-        held = self.burn_in.stuck()
-        free = [chain for chain in range(len(self.sampler.state.potential)) if chain not in held]
-        for chain in held if free else []:
-            choice = int(torch.randint(len(free), (1,), generator=self.generator, device=self.generator.device))
-            self.sampler.move(chain, free[choice])
-            self.burn_in.restarted()
-
-    def stuck(self) -> list[int]:
-        """Chains that do not accept proposals."""
-        return stuck(torch.stack(self.acceptances)) if self.num_kept >= 8 else []
-
-    def moving(self) -> list[int]:
-        """The chains that count: those that accept proposals; all of them if none does."""
-        every, held = range(len(self.sampler.state.potential)), self.stuck()
-        return [chain for chain in every if chain not in held] or list(every)
 
     def record(self, moved: Transition) -> None:
         if not bool(torch.isfinite(moved.state.potential).any()):
@@ -246,15 +224,11 @@ class Chains:
         if self.sampler.warming:
             self.recent.append(position)
             return
-        if self.num_kept % self.thinning == 0:
+        if self.draws.num_kept % self.thinning == 0:
             self.kept.append(position)
         if len(self.kept) > KEPT_DRAWS:
             self.kept, self.thinning = self.kept[::2], 2 * self.thinning
-        self.num_kept += 1
-        self.divergences += moved.divergent.double().sum().item()
-        self.energies.append(moved.energy)
-        self.acceptances.append(moved.acceptance)
-        self.histories.append(self.watched(position, moved.state))
+        self.draws.add(moved, self.watched(position, moved.state))
 
     def watched(self, position: Tensor, state: State) -> Tensor:
         """f at the probes, log σ², and up to a constant the log-likelihood of what is sampled: [C, Q] in float64."""
@@ -264,7 +238,7 @@ class Chains:
 
     def pooled(self) -> Tensor:
         """At most `num_test_draws` parameter vectors, evenly spread over chains and iterations: [S, P]."""
-        visited = torch.stack(self.kept or list(self.recent))[:, self.moving()]
+        visited = torch.stack(self.kept or list(self.recent))[:, self.draws.moving()]
         draws = visited.transpose(0, 1).flatten(0, 1)  # chain by chain
         count = min(len(draws), self.options.num_test_draws)
         return draws[torch.linspace(0, len(draws) - 1, count, device=draws.device).round().long()]
@@ -285,55 +259,12 @@ class Chains:
 
     def trace(self) -> dict[str, float | Tensor]:
         current = self.sampler.state.position
-        explained: dict[str, float | Tensor] = {
+        return {
             "noise": self.network.noise(current).mean().sqrt().item(),
             "acceptance": self.acceptance,
             "step_size": self.sampler.step_size,
             "leapfrog_steps": self.sampler.trajectory / self.sampler.step_size,
             "expected_diffusion": self.sampler.trajectory * math.sqrt(self.sampler.iteration),
-            "burn_in": float(self.sampler.iteration - self.num_kept),
-            "burn_in_settled": float(self.burn_in.settled),
-            "chains_restarted": float(self.burn_in.restarts),
-            "chains_excluded": float(len(self.stuck())),
-            "draws": float(self.num_kept * len(self.moving())),
-            "diagnostics_failed": 1.0,
+            "burn_in": float(self.sampler.iteration - self.draws.num_kept),
+            **self.draws.trace(),
         }
-        if self.num_kept >= 8:  # four per half chain are the least that a variance needs to mean anything
-            explained.update(self.convergence())
-        return explained
-
-    def convergence(self) -> dict[str, float | Tensor]:
-        """The diagnostics of the draws so far, each at its worst over the functions under watch."""
-        moving = self.moving()
-        history = torch.stack(self.histories)[:, moving]  # [T, C, Q]
-        rhat = diagnostics.rhat(history)  # [Q]
-        bulk, tail = diagnostics.bulk_ess(history), diagnostics.tail_ess(history)
-        ebfmi = diagnostics.ebfmi(torch.stack(self.energies)[:, moving]).min().item()
-        divergent_share = self.divergences / (self.num_kept * history.shape[1])
-        functions = slice(0, len(self.probes))
-        worst = {
-            "rhat": rhat[functions].max().item(),
-            "rhat_noise": rhat[-2].item(),
-            "rhat_log_likelihood": rhat[-1].item(),
-            "ess_bulk": torch.nan_to_num(bulk[functions]).min().item(),
-            "ess_tail": torch.nan_to_num(tail[functions]).min().item(),
-            "ebfmi": ebfmi,
-            "divergences": self.divergences,
-            "lowest_acceptance": torch.stack(self.acceptances).mean(0).min().item(),
-        }
-        passed = (
-            self.burn_in.settled
-            and len(self.stuck()) <= 0.25 * len(self.sampler.state.potential)
-            and max(worst["rhat"], worst["rhat_noise"], worst["rhat_log_likelihood"]) <= 1.05
-            and min(worst["ess_bulk"], worst["ess_tail"]) >= 100.0
-            and ebfmi >= 0.3
-            and divergent_share <= 1e-3
-        )
-        return {**worst, "diagnostics_failed": 0.0 if passed else 1.0}
-
-
-def probe_inputs(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Where functions are watched: 50 training rows, and 50 more moved by half a standard deviation in every input,
-    about as far as a new row is from its nearest training row."""
-    rows = torch.randint(len(x), (2, 50), generator=generator, device=x.device)
-    return torch.cat([x[rows[0]], x[rows[1]] + 0.5 * normal(generator, 50, x.shape[1], like=x)])

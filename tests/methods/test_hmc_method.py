@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fsibench import registry
 from fsibench.blocks import diagnostics
+from fsibench.blocks.burn_in import restart_stuck
 from fsibench.blocks.gaussian import linear_posterior
 from fsibench.blocks.hmc import Sampler
 from fsibench.blocks.networks import Nonlinearity
@@ -140,7 +141,7 @@ def test_with_and_without_the_output_layer_the_same_functions_are_sampled() -> N
 def test_draws_that_count_are_of_the_posterior_itself(longest_burn_in: float) -> None:
     options = HMC(hidden_units=3, num_chains=2, start_steps=2, longest_burn_in=longest_burn_in)
     chains = fitted(options, wave(20), 10)
-    assert chains.num_kept > 0
+    assert chains.draws.num_kept > 0
     assert chains.network.power == 1.0
 
 
@@ -187,7 +188,7 @@ def test_a_linear_model_converges_and_its_diagnostics_say_so() -> None:
     # the same draws, but three of eight chains stood still: too many
     held = torch.ones(8, dtype=torch.float64)
     held[:3] = 0.0
-    chains.acceptances = [acceptance * held for acceptance in chains.acceptances]
+    chains.draws.acceptances = [acceptance * held for acceptance in chains.draws.acceptances]
     assert chains.trace()["diagnostics_failed"] == 1.0
 
 
@@ -243,8 +244,8 @@ def test_memory_stays_bounded_and_predictions_use_all_chains(monkeypatch: pytest
     chains = fitted(method, wave(20), 100)
     assert isinstance(chains.network, BayesianNetwork)
     assert len(chains.kept) <= 10
-    assert chains.num_kept == 100
-    assert diagnostics.rhat(torch.stack(chains.histories)).shape[0] == 102
+    assert chains.draws.num_kept == 100
+    assert diagnostics.rhat(torch.stack(chains.draws.histories)).shape[0] == 102
 
 
 # One hidden layer ---------------------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ def test_a_stuck_chain_is_left_out_and_named() -> None:
     assert chains.trace()["chains_excluded"] == 0.0
     held = torch.ones(4, dtype=torch.float64)
     held[2] = 0.0
-    chains.acceptances = [acceptance * held for acceptance in chains.acceptances]
+    chains.draws.acceptances = [acceptance * held for acceptance in chains.draws.acceptances]
     for kept in chains.kept:
         kept[2] = 1e3  # would be seen in every prediction
     trace = chains.trace()
@@ -321,10 +322,10 @@ def test_every_pull_can_be_asked_for_a_prediction() -> None:
 def test_a_chain_that_is_stuck_in_the_burn_in_begins_again_elsewhere() -> None:
     chains = fitted(HMC(hidden_units=3, num_chains=3), wave(20), 2)
     state = chains.sampler.state
-    chains.burn_in.acceptances = [torch.tensor([0.9, 0.0, 0.8])] * 10
-    chains.burn_in.levels = [torch.zeros(3)] * 10
-    chains.restart_stuck()
+    chains.draws.burn_in.acceptances = [torch.tensor([0.9, 0.0, 0.8])] * 10
+    chains.draws.burn_in.levels = [torch.zeros(3)] * 10
+    restart_stuck(chains.draws.burn_in, chains.sampler, chains.generator)
     moved = chains.sampler.state
-    assert chains.burn_in.restarts == 1
+    assert chains.draws.burn_in.restarts == 1
     assert torch.equal(moved.position[[0, 2]], state.position[[0, 2]])
     assert any(torch.equal(moved.position[1], state.position[other]) for other in (0, 2))

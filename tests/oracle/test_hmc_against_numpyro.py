@@ -37,7 +37,7 @@ def ours(rows: Prepared) -> tuple[float, torch.Tensor]:
     for chains in meter.pulls(OPTIONS, train, torch.Generator().manual_seed(0)):  # noqa: B007 (looked at below)
         pass
     assert isinstance(chains, Chains)
-    history = torch.stack(chains.histories)[:, :, : len(chains.probes)]
+    history = torch.stack(chains.draws.histories)[:, :, : len(chains.probes)]
     return diagnostics.bulk_ess(history).median().item() / meter.elapsed, chains.probes
 
 

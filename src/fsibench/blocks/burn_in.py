@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks import diagnostics
+from fsibench.blocks.hmc import Sampler
 
 LARGEST_DRIFT = 2.0  # standard errors between chains
 LARGEST_RHAT = 1.2  # of the log-likelihood over the window: far from converged, but one place for all chains
@@ -57,6 +58,16 @@ class BurnIn:
         """A chain begins elsewhere: what it did before says nothing about what it does now."""
         self.restarts += 1
         self.next_test = max(self.next_test, int(1.5 * len(self.levels)))
+
+
+def restart_stuck(burn_in: BurnIn, sampler: Sampler, generator: torch.Generator) -> None:
+    """Restart each stuck chain at the state of a random other chain; its own momentum separates the two."""
+    held = burn_in.stuck()
+    free = [chain for chain in range(len(sampler.state.potential)) if chain not in held]
+    for chain in held if free else []:
+        choice = int(torch.randint(len(free), (1,), generator=generator, device=generator.device))
+        sampler.move(chain, free[choice])
+        burn_in.restarted()
 
 
 def settled(levels: Tensor) -> bool:
