@@ -22,7 +22,7 @@ from fsibench import contract, registry
 # noises, a prior by evidence), options that shorten it: the step is the same.
 DEFAULTS = (
     "sip", "sip[prior=ns]", "aadm", "avb", "bbb", "vip[noise=0.1,psi=1.0]", "vip_collapsed", "fbnn", "fbnn_moments",
-    "fvi[prior_steps=20,evidence_steps=10]", "hmc",
+    "fvi[prior_steps=20,evidence_steps=10]", "hmc", "hmc_wide",
     "ensemble", "dropout", "laplace", "tfsvi", "gfsvi", "dvip", "svgp",
 )  # fmt: skip
 PAPER = (

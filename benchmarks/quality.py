@@ -25,6 +25,7 @@ BUDGETS = {
     "fbnn_moments": (60, -0.7),
     "fvi": (60, -0.7),
     "hmc": (10, -0.5),
+    "hmc_wide": (60, -0.5),
     "ensemble": (300, -0.7),
     "dropout": (300, -0.7),
     "laplace": (200, -0.6),

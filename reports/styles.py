@@ -26,6 +26,7 @@ METHODS: dict[str, tuple[str, tuple[float, ...]]] = {
     "avb": (SKY, SOLID),
     "bbb": (WINE, SOLID),
     "hmc": (VIOLET, SOLID),
+    "hmc_wide": (WINE, DASHED),
     "gp": (TEAL, SOLID),
     "svgp": (TEAL, DASHED),
     "linear": (OLIVE, SOLID),
