@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from importlib import resources
 from pathlib import Path
 
 import pandas as pd
 
+from fsibench.harness.store import Store
 from fsibench.metrics import known
 from fsibench.reports import markdown
 from fsibench.reports.analysis import ledger, peers
@@ -68,6 +70,28 @@ def against_printed(report: Report) -> str:
         told.append(f"`{entry}` {met} of {asked}")
     heads = ["entry", "data set", *(results.metrics[key].label for key in results.headline)]
     return "\n\n".join([f"At least as good as printed: {', '.join(told)}.", markdown.table(rows, heads)])
+
+
+OF_CHAINS = ("rhat", "rhat_noise", "rhat_log_likelihood", "ess_bulk", "ess_tail", "diagnostics_failed")
+
+
+def convergence(store: Path) -> str:
+    """What chains say of themselves at the end of their fits: R-hat and effective draws at their worst over splits and functions."""
+    with Store.read(store) as opened:
+        ends = opened.evaluations(only_final=True)
+    traces = pd.DataFrame([json.loads(text) for text in ends["trace"]], index=ends.index).reindex(columns=list(OF_CHAINS))
+    told = ends.join(traces).dropna(subset=["rhat"])
+    if told.empty:
+        return "No entry has chains."
+    rows = []
+    for (entry, dataset), cells in told.groupby(["entry", "dataset"], observed=True, sort=True):
+        others, sizes = cells[["rhat_noise", "rhat_log_likelihood"]], cells[["ess_bulk", "ess_tail"]]
+        passed = f"{int((cells['diagnostics_failed'] == 0).sum())} of {len(cells)}"
+        rhats = [f"{cells['rhat'].max():.3f}", f"{others.to_numpy().max():.3f}", f"{sizes.to_numpy().min():.0f}"]
+        rows.append([f"`{entry}`", dataset, passed, *rhats, number(cells["ll"].mean()), number(cells["ll"].min())])
+    heads = ["entry", "data set", "passed", "R-hat of functions", "of noise and log-likelihood", "effective draws", "mean LL", "lowest LL"]
+    table: str = markdown.table(rows, heads)
+    return table
 
 
 def _bars() -> dict[tuple[str, str, str], float]:

@@ -16,6 +16,8 @@ from fsibench.errors import UsageError
 from fsibench.harness.store import Store
 from fsibench.reports import claims, publication
 from fsibench.reports.claims import Claim, citation_problems, judge
+from fsibench.reports.companions import convergence
+from fsibench.reports.numbers import number
 from fsibench.reports.publication import FRAGMENTS, Publication
 
 ROOT = Path(__file__).parents[2]
@@ -201,6 +203,21 @@ def test_entries_are_held_against_the_printed_means_plus_one_standard_error(make
     assert re.fullmatch(r"At least as good as printed: `bbb` \d of 3\.", first), "variants and entries without a column are not held against anything"
     assert "(−2.90)" in text, "LL of BBB on boston, −2.816 ± 0.183: −2.816 − 0.183/√5"
     assert text.count("**missed**") == 3 - int(first.split()[-3])
+
+
+def test_what_chains_say_of_themselves_is_told_at_its_worst(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store("chains", entries=("hmc", "bbb"), splits=2)
+    assert FRAGMENTS["convergence"](Publication.read(store, tmp_path / "none.toml"), "").startswith("| entry")
+    with Store.read(store) as opened:
+        lls = opened.evaluations(only_final=True).query("entry == 'hmc' and dataset == 'boston'")["ll"]
+    line = next(text for text in convergence(store).splitlines() if "boston" in text)
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[:4] == ["`hmc`", "boston", "0 of 2", "1.310"]
+    assert cells[-1] == number(lls.min())
+
+
+def test_a_store_without_chains_says_so(make_store: MakeStore) -> None:
+    assert convergence(make_store("none", entries=("bbb",), splits=1)) == "No entry has chains."
 
 
 def test_results_of_a_later_run_join_the_committed_ones(
