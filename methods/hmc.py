@@ -15,7 +15,8 @@ for each state that the chains visit (`output_layer=integrated`; `sampled` leave
 
 The default prior is fixed: one hidden layer of tanh units, s = 1 below and `output_scale` above. Its posterior can be
 sampled where the data have noise: the diagnostics pass on boston, and on concrete (split 0) after 18 CPU s, with R-hat 1.005 after 63.
-Where they have almost none the posterior is so narrow that chains do not converge, and say so: R-hat about 1.8 on yacht after 200 s.
+Where they have almost none the posterior is so narrow that chains do not converge, and say so: R-hat about 1.8 on yacht after 200 s
+(`hmc_wide`, without weights to sample, converges there).
 With `hierarchical`, scales per layer and per input are sampled too, log s_l = t ξ and log a_d = t' ξ, which is harder still. With
 `fit_prior` the prior is W = Mu + exp(R) ξ with constant biases, its parameters fitted by evidence before sampling.
 
