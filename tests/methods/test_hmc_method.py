@@ -188,7 +188,7 @@ def test_a_linear_model_converges_and_its_diagnostics_say_so() -> None:
     # the same draws, but three of eight chains stood still: too many
     held = torch.ones(8, dtype=torch.float64)
     held[:3] = 0.0
-    chains.draws.acceptances = [acceptance * held for acceptance in chains.draws.acceptances]
+    chains.draws.acceptances.stacked().mul_(held)
     assert chains.trace()["diagnostics_failed"] == 1.0
 
 
@@ -245,7 +245,7 @@ def test_memory_stays_bounded_and_predictions_use_all_chains(monkeypatch: pytest
     assert isinstance(chains.network, BayesianNetwork)
     assert len(chains.kept) <= 10
     assert chains.draws.num_kept == 100
-    assert diagnostics.rhat(torch.stack(chains.draws.histories)).shape[0] == 102
+    assert diagnostics.rhat(chains.draws.histories.stacked()).shape[0] == 102
 
 
 # One hidden layer ---------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_a_stuck_chain_is_left_out_and_named() -> None:
     assert chains.trace()["chains_excluded"] == 0.0
     held = torch.ones(4, dtype=torch.float64)
     held[2] = 0.0
-    chains.draws.acceptances = [acceptance * held for acceptance in chains.draws.acceptances]
+    chains.draws.acceptances.stacked().mul_(held)
     for kept in chains.kept:
         kept[2] = 1e3  # would be seen in every prediction
     trace = chains.trace()

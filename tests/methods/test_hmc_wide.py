@@ -44,7 +44,7 @@ def test_the_noise_follows_the_inputs() -> None:
 def test_its_mean_of_the_log_noise_is_that_of_importance_sampling_from_the_prior() -> None:
     data = wave(8)
     posterior = fitted(HMCWide(), data, 1500)
-    sampled = torch.stack(posterior.chains.histories)[:, :, -2]  # n
+    sampled = posterior.chains.histories.stacked()[:, :, -2]  # n
     network = posterior.network
     xi = torch.randn(200_000, network.num_sampled, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     levels = torch.cat([0.5 * part.square().sum(1) - network.potential(part)[0] for part in xi.split(5_000)])

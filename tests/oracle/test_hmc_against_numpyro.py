@@ -42,7 +42,7 @@ def ours(method: Method, rows: Prepared) -> tuple[float, torch.Tensor, torch.Ten
         pass
     assert isinstance(posterior, Chains | WidePosterior)
     record = posterior.draws if isinstance(posterior, Chains) else posterior.chains
-    history = torch.stack(record.histories)[:, :, : len(posterior.probes)]
+    history = record.histories.stacked()[:, :, : len(posterior.probes)]
     return diagnostics.bulk_ess(history).median().item() / meter.elapsed, history, posterior.probes
 
 

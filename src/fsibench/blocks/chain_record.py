@@ -16,15 +16,41 @@ LARGEST_RHAT, FEWEST_EFFECTIVE, LOWEST_EBFMI = 1.05, 100.0, 0.3
 MOST_DIVERGENT, MOST_STUCK = 1e-3, 0.25  # shares of transitions and of chains
 
 
+class Rows:
+    """Tensors of one shape, appended to one block that doubles.
+
+    A list of thousands of small tensors splits the memory that large ones have left, so that a process grows at every iteration.
+    """
+
+    def __init__(self) -> None:
+        self._block: Tensor | None = None
+        self._count = 0
+
+    def append(self, row: Tensor) -> None:
+        if self._block is None:
+            self._block = row.new_empty(64, *row.shape)
+        elif self._count == len(self._block):
+            self._block = torch.cat([self._block, torch.empty_like(self._block)])
+        self._block[self._count] = row
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def stacked(self) -> Tensor:
+        """[T, ...]; at least one row must have been appended."""
+        assert self._block is not None
+        return self._block[: self._count]
+
+
 class ChainRecord:
     """Iterations of the sampling phase of C chains, each with what is watched: functions, then log σ², then the log-likelihood."""
 
     def __init__(self, num_chains: int) -> None:
         self.num_chains, self.num_kept, self.divergences = num_chains, 0, 0.0
         self.burn_in = BurnIn()
-        self.histories: list[Tensor] = []  # quantities under watch, [C, Q] each
-        self.energies: list[Tensor] = []
-        self.acceptances: list[Tensor] = []
+        self.histories = Rows()  # quantities under watch, [C, Q] each
+        self.energies, self.acceptances = Rows(), Rows()  # [C] each
 
     def add(self, moved: Transition, watched: Tensor) -> None:
         self.num_kept += 1
@@ -35,7 +61,7 @@ class ChainRecord:
 
     def stuck(self) -> list[int]:
         """Chains that do not accept proposals."""
-        return stuck(torch.stack(self.acceptances)) if self.num_kept >= FEWEST_DRAWS else []
+        return stuck(self.acceptances.stacked()) if self.num_kept >= FEWEST_DRAWS else []
 
     def moving(self) -> list[int]:
         """The chains that count: those that accept proposals; all of them if none does."""
@@ -55,10 +81,10 @@ class ChainRecord:
     def convergence(self) -> dict[str, float | Tensor]:
         """The diagnostics of the draws so far, each at its worst over the functions under watch."""
         moving = self.moving()
-        history = torch.stack(self.histories)[:, moving]  # [T, C, Q]
+        history = self.histories.stacked()[:, moving]  # [T, C, Q]
         rhat = diagnostics.rhat(history)  # [Q]
         bulk, tail = diagnostics.bulk_ess(history), diagnostics.tail_ess(history)
-        ebfmi = diagnostics.ebfmi(torch.stack(self.energies)[:, moving]).min().item()
+        ebfmi = diagnostics.ebfmi(self.energies.stacked()[:, moving]).min().item()
         divergent_share = self.divergences / (self.num_kept * history.shape[1])
         functions = slice(0, history.shape[2] - 2)
         worst = {
@@ -69,7 +95,7 @@ class ChainRecord:
             "ess_tail": torch.nan_to_num(tail[functions]).min().item(),
             "ebfmi": ebfmi,
             "divergences": self.divergences,
-            "lowest_acceptance": torch.stack(self.acceptances).mean(0).min().item(),
+            "lowest_acceptance": self.acceptances.stacked().mean(0).min().item(),
         }
         passed = (
             self.burn_in.settled
