@@ -10,8 +10,8 @@ of biases and of the output, and the noise, whose logarithm is linear in the inp
 `hmc` cannot say what the posterior is where data have almost no noise: its chains do not converge there. These do, because the
 stiff directions, the weights, are gone. It is another model than `hmc`: no unit can become a feature of its own.
 
-Chains start at modes of the posterior that BFGS finds from draws of the prior. The inverse Hessian at the best mode is the
-covariance of the momenta's inverse mass, so that a step of about one half suits all directions. The burn-in ends by a test
+Chains start at modes of the posterior that BFGS finds from draws of the prior. The inverse mass is first the inverse Hessian at the
+best mode, then the covariance of the chains, so that one step suits all directions. Both parts of the burn-in end by a test
 (`blocks.burn_in`), and convergence is judged as that of `hmc`, on conditional means of f at probe inputs, log σ² at the middle of the data
 and the log-likelihood (`blocks.chain_record`). Cubic in N.
 """
@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from fsibench.blocks.bfgs import minimise
-from fsibench.blocks.burn_in import restart_stuck
+from fsibench.blocks.burn_in import FIRST_TEST, BurnIn, restart_stuck
 from fsibench.blocks.chain_record import ChainRecord, probe_inputs
 from fsibench.blocks.draws import PREDICTION_ROWS, by_rows, normal
 from fsibench.blocks.gaussian import factor
@@ -42,6 +42,8 @@ START_SPREAD = 0.5
 SEARCH_SHARE, SEARCH_ITERATIONS = 0.2, 40  # of the budget for all searches, and of each
 # A mode lower by so many nats holds nothing of the posterior; its chain starts at the best mode.
 HOPELESS = 15.0
+# The first part of the burn-in may take this share of it; the test may end the second after so many iterations.
+FIRST_SHARE, LAST_TEST = 0.6, 30
 # Processes kept per chain; beyond it every second one is dropped, so that memory stays bounded.
 KEPT = 12
 
@@ -73,15 +75,25 @@ class HMCWide(Method):
         places = Whitened.at(network, modes[values.index(best)])
         starts = [mode if value < best + HOPELESS else places.mode for mode, value in zip(modes, values, strict=True)]
         z = places.coordinates(torch.stack(starts))
-        sampler = Sampler(
-            places.potential, z + normal(generator, *z.shape, like=z), generator,
-            target_acceptance=self.target_acceptance, length=self.trajectory,
-        )  # fmt: skip
+        z = z + normal(generator, *z.shape, like=z)
+        for last in (False, True):  # in the coordinates of the mode, then in those of the draws there
+            sampler, found = self.sampler(places, z, generator), list[Tensor]()
+            until = self.longest_burn_in * (1.0 if last else FIRST_SHARE)
+            posterior.chains.burn_in = BurnIn(LAST_TEST if last else FIRST_TEST)
+            while not posterior.chains.burn_in.settled and budget.fraction < until:
+                self.advance(posterior, sampler, places, generator)
+                found.append(sampler.state.position)
+                yield posterior
+            if not last and found:
+                before, places = places, places.adapted(torch.stack(found[len(found) // 2 :]))
+                z = places.coordinates(before.parameters(sampler.state.position))
+        sampler.stop_adapting()
         while True:
             self.advance(posterior, sampler, places, generator)
-            if sampler.warming and (posterior.chains.burn_in.settled or budget.fraction >= self.longest_burn_in):
-                sampler.stop_adapting()
             yield posterior
+
+    def sampler(self, places: Whitened, z: Tensor, generator: torch.Generator) -> Sampler:
+        return Sampler(places.potential, z, generator, target_acceptance=self.target_acceptance, length=self.trajectory)
 
     def find_mode(
         self, posterior: WidePosterior, chain: int, budget: Budget, generator: torch.Generator
@@ -113,7 +125,7 @@ class HMCWide(Method):
             raise Diverged("no chain has a finite energy")
         xi, chains = places.parameters(moved.state.position), posterior.chains
         log_likelihood = 0.5 * xi.square().sum(1) - moved.state.potential
-        posterior.step_size, posterior.iteration = sampler.step_size, sampler.iteration
+        posterior.step_size, posterior.iteration = sampler.step_size, posterior.iteration + 1
         if not sampler.warming:
             posterior.record(moved, xi, log_likelihood)
             return

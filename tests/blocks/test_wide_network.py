@@ -118,3 +118,14 @@ def test_whitened_coordinates_have_unit_curvature_at_the_mode() -> None:
         step = 1e-3 * torch.eye(len(mode), dtype=torch.float64)[index]
         curvature = (places.potential(z + step)[1] - places.potential(z - step)[1])[0, index] / 2e-3
         assert 0.0 < curvature.item() <= 1.01
+
+
+def test_adapted_coordinates_take_over_place_and_spread_of_draws() -> None:
+    built, _ = network()
+    places = Whitened(built, torch.zeros(built.num_sampled).double(), torch.eye(built.num_sampled).double())
+    generator = torch.Generator().manual_seed(6)
+    spread = torch.linspace(0.2, 2.0, built.num_sampled, dtype=torch.float64)
+    z = 0.5 + spread * normal(generator, 2000, 2, built.num_sampled, like=spread)
+    again = places.adapted(z).coordinates(z.flatten(0, 1))
+    assert torch.allclose(again.mean(0), torch.zeros_like(spread), atol=1e-6)
+    assert torch.allclose(again.T.cov(), torch.eye(built.num_sampled).double(), atol=0.1)

@@ -195,6 +195,13 @@ class Whitened:
         curvatures, directions = torch.linalg.eigh(torch.nan_to_num(hessian(network, mode)))
         return cls(network, mode, directions * curvatures.clamp_min(LEAST_CURVATURE).rsqrt())
 
+    def adapted(self, z: Tensor) -> Whitened:
+        """The same in coordinates in which draws z [T, C, P] have unit covariance, shrunk to the present one as if that came from 2 P draws."""
+        draws = z.flatten(0, 1)
+        P, number = draws.shape[1], len(draws)
+        covariance = (number * draws.mT.cov(correction=0) + 2 * P * torch.eye(P, dtype=z.dtype, device=z.device)) / (number + 2 * P)
+        return Whitened(self.network, self.mode + draws.mean(0) @ self.R.mT, self.R @ torch.linalg.cholesky(covariance))
+
     def parameters(self, z: Tensor) -> Tensor:
         """ξ of z: [C, P]."""
         return self.mode + z @ self.R.mT

@@ -118,9 +118,9 @@ def by_smc(
     at: Tensor,
     seed: int,
     particles: int = 1000,
-    moves: int = 4,
+    moves: int = 8,
     leaps: int = 10,
-    last_moves: int = 30,
+    last_moves: int = 200,
     say: Words = lambda _: None,
 ) -> Draws:
     """Particles from the prior to the posterior, β rising so that weights keep nine tenths of their effective number."""
