@@ -27,9 +27,12 @@ def add_parser(commands: Any) -> None:
 
 
 def _reference(arguments: argparse.Namespace) -> int:
+    import torch
+
     from fsibench.references.files import FOLDER, PROBLEMS, path_of, save
     from fsibench.references.making import NotAReference, make
 
+    torch.set_num_threads(1)  # as in a run: more threads slow tiny tensors down, on a busy machine by a factor of ten
     for name in arguments.names:
         if name not in PROBLEMS:
             raise unknown("reference problem", name, PROBLEMS)
