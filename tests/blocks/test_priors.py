@@ -217,6 +217,20 @@ def test_integrating_the_output_layer_keeps_the_covariance_and_scatters_less() -
     assert integrated.var(0).mean().item() < 0.5 * sampled.var(0).mean().item()
 
 
+def test_random_biases_are_in_the_moments_of_the_reference_prior() -> None:
+    generator = torch.Generator().manual_seed(0)
+    prior = make_prior("reference", torch.zeros(1, 3), generator)
+    x = 2.0 * torch.randn(6, 3, generator=generator)
+    expected = torch.cov(prior.draw(x, 100_000, generator).mT)
+    mean, features = prior.moments(x, prior.draw_noise(4_000, generator))
+    assert mean.abs().max() == 0.0  # no weight of the output layer has a mean
+    torch.testing.assert_close(features @ features.mT, expected, atol=0.02, rtol=0.02)
+    few = prior.draw_noise(40, generator)
+    features, functions = prior.moments(x, few)[1], prior.functions(x, few)
+    integrated, sampled = ((covariance - expected).square().mean() for covariance in (features @ features.mT, torch.cov(functions.mT)))
+    assert 10.0 * integrated < sampled
+
+
 def test_the_scale_of_a_bayesian_network_is_found_from_its_own_functions() -> None:
     generator = stream()
     x = torch.randn(200, 3, generator=generator)

@@ -93,6 +93,7 @@ def process_features(
     widths: Sequence[int],
     noise: Tensor,
     nonlinearity: Nonlinearity = "leaky_relu",
+    bias_scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Moments of a Bayesian network with factorised Gaussian weights, those of its last layer integrated out.
 
@@ -101,6 +102,9 @@ def process_features(
     layer:
 
         m = 1/S Σ h_s μ + b,   ΦΦᵀ = 1/S Σ h_s diag σ² h_sᵀ + 1/(S − 1) Σ (h_s μ − m + b)(h_s μ − m + b)ᵀ
+
+    Biases are shared [...], or those of the hidden layers are draws [S, ...] as well; `bias_scale` is the standard deviation of
+    the output's bias b, whose square is then added to ΦΦᵀ.
     """
     S, H = len(noise), widths[-2]
     hidden_weights = torch.addcmul(means[:-H], log_scales[:-H].exp(), noise[:, :-H])  # [S, P']
@@ -109,7 +113,8 @@ def process_features(
     average = given_hidden.mean(0)
     within = (h * (log_scales[-H:].exp() / S**0.5)).transpose(0, 1).flatten(1)  # [N, S H]
     between = ((given_hidden - average) / (S - 1) ** 0.5).mT  # [N, S]
-    return average + biases[-1], torch.cat([within, between], 1)
+    of_bias = [] if bias_scale is None else [bias_scale.expand(len(x), 1)]
+    return average + biases[..., -1].mean(), torch.cat([within, between, *of_bias], 1)
 
 
 def gaussian_network(

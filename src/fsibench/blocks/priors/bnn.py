@@ -113,9 +113,14 @@ class BNNPrior(Prior):
 
     def moments(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """From S draws of the hidden layers, the output layer integrated out: Φ is [N, S(H + 1)]; see `process_features`."""
-        if self.bias_log_scales is not None:
-            return super().moments(x, noise)
-        return process_features(x, self.means, self.log_scales, self.biases, self.widths, noise, self.nonlinearity)
+        if self.bias_log_scales is None:
+            return process_features(x, self.means, self.log_scales, self.biases, self.widths, noise, self.nonlinearity)
+        P, spread = self.means.numel(), self.bias_log_scales.exp()
+        hidden = torch.addcmul(self.biases[:-1], spread[:-1], noise[:, P:-1])  # [S, ...]
+        biases = torch.cat([hidden, self.biases[-1:].expand(len(noise), 1)], 1)
+        return process_features(
+            x, self.means, self.log_scales, biases, self.widths, noise[:, :P], self.nonlinearity, spread[-1:]
+        )
 
     def functions(self, x: Tensor, noise: Tensor, dropout: DropoutMasks | None = None, fixed_rows: int = 0) -> Tensor:
         """As `Prior.functions`; `fixed_rows` as in `gaussian_network`."""
