@@ -12,12 +12,14 @@ import pandas as pd
 from fsibench.harness.store import Store
 from fsibench.metrics import known
 from fsibench.reports import markdown
-from fsibench.reports.analysis import ledger, peers
+from fsibench.reports.analysis import ledger, peers, truth
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.numbers import number, with_error
 from fsibench.tuning import record
 
-BAR_DIGITS = 3
+BAR_DIGITS, TRUTH_DIGITS = 3, 2
+NO_REFERENCE = "No problem with a reference posterior was run."
+TRUTH_NAMES = {"w2": "Wasserstein-2", "kl": "KL", "mean": "mean", "sd": "standard deviation", "energy": "energy distance of draws"}
 
 
 def peers_table(report: Report) -> str:
@@ -92,6 +94,46 @@ def convergence(store: Path) -> str:
     heads = ["entry", "data set", "passed", "R-hat of functions", "of noise and log-likelihood", "effective draws", "mean LL", "lowest LL"]
     table: str = markdown.table(rows, heads)
     return table
+
+
+def distances(finals: pd.DataFrame) -> str:
+    """Wasserstein-2 from the exact predictive at the end of fits, in standard deviations of the target: inside the data / outside."""
+    if finals.empty:
+        return NO_REFERENCE
+    means = truth.table(finals)
+    problems = sorted(means["dataset"].unique())
+    average = means.groupby(["same_prior", "entry"], observed=True)[["truth_w2", "truth_w2_outside"]].mean()
+    rows = []
+    for (same, entry), mean in average.sort_values(["same_prior", "truth_w2"], ascending=[False, True]).iterrows():
+        own = means[means["entry"] == entry].set_index("dataset").reindex(problems)
+        pairs = zip([*own["truth_w2"], mean["truth_w2"]], [*own["truth_w2_outside"], mean["truth_w2_outside"]], strict=True)
+        cells = [f"{number(inside, TRUTH_DIGITS)} / {number(outside, TRUTH_DIGITS)}" for inside, outside in pairs]
+        rows.append([f"`{entry}`", "of the reference" if same else "its own", *cells])
+    heads = ["entry", "prior", *(problem.removeprefix("reference-") for problem in problems), "mean"]
+    table: str = markdown.table(rows, heads)
+    return table
+
+
+def agreement(finals: pd.DataFrame) -> str:
+    """Rank correlations between near to the posterior and good on test rows."""
+    if finals.empty:
+        return NO_REFERENCE
+    means = truth.table(finals)
+    rows = []
+    for title, part in (("prior of the reference", means[means["same_prior"]]), ("all", means)):
+        for line in truth.correlations(part):
+            interval = f"{number(line.low, TRUTH_DIGITS)} to {number(line.high, TRUTH_DIGITS)}"
+            names = [title, TRUTH_NAMES[line.distance], line.score.upper()]
+            rows.append([*names, number(line.value, TRUTH_DIGITS), interval, str(line.problems), str(line.entries)])
+    table: str = markdown.table(rows, ["entries", "near by", "good by", "rank correlation", "95 % interval", "problems", "entries each"])
+    return table
+
+
+def truth_finals(store: Path) -> pd.DataFrame:
+    """The last look of each cell of a problem with a reference; no rows where there is none."""
+    with Store.read(store) as opened:
+        ends = opened.evaluations(only_final=True)
+    return ends[ends[truth.FIRST].notna()] if truth.FIRST in ends else ends.iloc[:0]
 
 
 def _bars() -> dict[tuple[str, str, str], float]:

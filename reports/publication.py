@@ -31,7 +31,16 @@ from fsibench.reports.analysis import ledger, plausibility
 from fsibench.reports.analysis.overview import count
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.analysis.results import Subset
-from fsibench.reports.companions import against_first, against_printed, convergence, defaults, peers_table
+from fsibench.reports.companions import (
+    against_first,
+    against_printed,
+    agreement,
+    convergence,
+    defaults,
+    distances,
+    peers_table,
+    truth_finals,
+)
 from fsibench.reports.texts import score_table
 
 MARKER = re.compile(r"(<!-- published ([a-z-]+)(?: of ([a-z0-9-]+))? -->\n)(.*?)(<!-- /published -->)", re.DOTALL)
@@ -346,6 +355,7 @@ FRAGMENTS: dict[str, Callable[[Publication, str], str]] = {
     "measures": measures, "pictures": pictures, "peers": lambda board, _: peers_table(board.report),
     "against-first": lambda board, _: against_first(board.report), "defaults": lambda *_: defaults(),
     "against-printed": lambda board, _: against_printed(board.report), "convergence": lambda board, _: convergence(board.store),
+    "distances": lambda board, _: distances(truth_finals(board.store)), "agreement": lambda board, _: agreement(truth_finals(board.store)),
 }  # fmt: skip
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from fsibench.reports.analysis import truth
+from fsibench.reports.companions import agreement, distances, truth_finals
 from fsibench.reports.pages.truth import content, figure
 
 
@@ -69,3 +73,21 @@ def test_the_page_has_a_table_a_figure_and_the_agreement() -> None:
     assert len(page["problems"][0]["figure"]["lines"]) == 8
     assert len(page["groups"][1]["lines"]) == 10
     assert figure(values.iloc[:0]) == {}
+
+
+def test_published_distances_have_a_row_for_each_entry_the_same_prior_first() -> None:
+    lines = distances(finals()).splitlines()[2:]
+    assert [line.split("|")[1].strip() for line in lines] == [*(f"`m{i}[prior=reference]`" for i in (1, 3, 5, 7)), *(f"`m{i}`" for i in (0, 2, 4, 6))]
+    assert [cell.strip() for cell in lines[0].split("|")[2:-1]] == ["of the reference", *["0.20 / 0.20"] * 4]
+
+
+def test_published_agreement_has_the_correlations_of_both_groups() -> None:
+    lines = agreement(finals()).splitlines()[2:]
+    assert len(lines) == 20
+    assert "| prior of the reference | Wasserstein-2" in lines[0]
+    assert lines[0].split("|")[4:6] == lines[10].split("|")[4:6], "one without blur orders every group alike"
+
+
+def test_a_store_without_references_says_so(make_store: Callable[..., Path]) -> None:
+    ends = truth_finals(make_store("none", entries=("bbb",), splits=1))
+    assert distances(ends) == agreement(ends) == "No problem with a reference posterior was run."
