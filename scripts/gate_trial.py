@@ -8,13 +8,14 @@
     python scripts/gate_trial.py memory --tries 20         # a tenth of the whole memory kept by every fit of bbb
     python scripts/gate_trial.py summary
 
-Every try is one line of `results/gate_trial.jsonl`; run again, it goes on where it was.
+Every try is one line of `benchmarks/gate_trials.jsonl`, which is kept; run again, it goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import time
@@ -28,7 +29,7 @@ from fsibench.history.checkouts import Repository
 from fsibench.history.duet import Pairs
 from fsibench.history.workers import Place
 
-RECORD = Path("results") / "gate_trial.jsonl"
+RECORD = Path("benchmarks") / "gate_trials.jsonl"
 TRIES_PER_PAIR = 10  # then new processes
 WITHIN = 100.0
 
@@ -151,10 +152,9 @@ def main() -> int:
     patterns = (arguments.series,) if arguments.series else SERIES[arguments.kind]
     name = " ".join(part for part in (arguments.kind, "reseeded" if arguments.reseed else "", arguments.series or "") if part)
     done = sum(row["kind"] == name for row in rows())
-    RECORD.parent.mkdir(exist_ok=True)
     for row in tries(arguments.kind, arguments.reseed, done, arguments.tries, patterns):
         with RECORD.open("a", encoding="utf-8") as record:
-            record.write(json.dumps({"kind": name, **row}) + "\n")
+            record.write(json.dumps({"kind": name, **row, "load": round(os.getloadavg()[0], 1)}) + "\n")
         print(name, *(row[key] for key in ("series", "verdict", "change", "seconds")), file=sys.stderr, flush=True)
     return 0
 

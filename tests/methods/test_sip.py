@@ -283,6 +283,7 @@ def test_rows_are_held_out_first_where_a_table_can_be_interpolated(monkeypatch: 
     assert (part, whole) == (32, 40)
     assert (first.end, first.schedule, first.warm_up) == (validated.SEARCH_SHARE, "constant", SMALL.warm_up)
     assert last.warm_up == SMALL.warm_up, "a fresh fit"
+    assert last.begin == pytest.approx(validated.LEAST_SEARCH, abs=0.01), "three times as far as the best look would be sooner"
     for options, rows in ((dataclasses.replace(SMALL, stop="budget"), 40), (SMALL, validated.MANY_ROWS), (SMALL, validated.FEWEST_ROWS - 1)):
         assert plans_of(options, data(rows), 5, monkeypatch) == [(rows, Plan(SMALL.schedule, SMALL.warm_up))]
 

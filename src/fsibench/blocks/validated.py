@@ -1,7 +1,7 @@
 """Fits whose length and least noise are chosen on rows that they do not see.
 
 First a fifth of the rows is held out, for at most four fifths of the budget, with a constant rate and looks at these rows
-(`blocks.stopping`). If they are predicted best at the end, training goes on from there with all rows and a falling rate, for a
+(`blocks.stopping`), and for at least two fifths, since scores can fall for a while and rise again. If they are predicted best at the end, training goes on from there with all rows and a falling rate, for a
 quarter of the steps so far. If they were predicted best before, a fresh fit on all rows goes as far as that; or, where the budget
 has no time left for one, training goes on from there. Then the fit ends. Predictions have at least the noise of the best look.
 """
@@ -25,7 +25,7 @@ from fsibench.predictive import Predictive
 
 # So few rows tell nothing, so many cannot be interpolated, and so short a fit does not: no limit is looked for.
 FEWEST_ROWS, MANY_ROWS, SHORT_TRAVEL = 20, 2_000, 2.0
-SEARCH_SHARE = 0.8  # of the budget at most, without the held-out rows
+LEAST_SEARCH, SEARCH_SHARE = 0.4, 0.8  # of the budget at least and at most, without the held-out rows
 LAST_SHARE = 0.25  # of the steps so far, for letting all rows in
 ENOUGH_TO_JUDGE = 0.02  # share of the budget after which its number of steps is known well enough
 
@@ -126,9 +126,9 @@ class Fit(Generic[Model]):
                     kept.append(training.widened(looks.look(travel, model).extra))
                     shown = kept[looks.best].model
                 yield shown
-                if budget.fraction >= SEARCH_SHARE or looks.is_past_the_best:
-                    break
                 spent = (budget.fraction - start) / (1.0 - start)
+                if budget.fraction >= SEARCH_SHARE or (spent >= LEAST_SEARCH and looks.is_past_the_best):
+                    break
                 if spent >= ENOUGH_TO_JUDGE and travel < 2 * SHORT_TRAVEL * spent:
                     return training, Plan(self.schedule, self.warm_up, start), None  # too short to interpolate: goes on
             diverged = False
