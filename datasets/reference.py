@@ -1,5 +1,7 @@
 """Eight small problems whose exact posterior is known under a stated prior: `reference-snelson`, `reference-yacht`, ...
 
+The same rows with the exact posterior of a Gaussian process are `reference-gp-snelson`, `reference-gp-yacht`, ...
+
 A problem has one split. Rows are *inside* when they are nearer to the middle of all inputs than three quarters of the rows:
 training rows and half of the test rows are inside, the other test rows outside. Targets of real tables carry added Gaussian
 noise of a fifth of their standard deviation: the noise is then known to be there, and large enough for the posterior to be
@@ -8,6 +10,7 @@ sampled to any accuracy (yacht by itself is nearly free of noise).
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass
 
@@ -44,16 +47,21 @@ class ReferenceProblem(Dataset):
 
     def describe(self) -> Description:
         of = self.base.describe()
-        kept = files.path_of(self.problem)
+        known = self.has_process or files.path_of(self.problem).is_file()
         return Description(
             name=self.name, rows=self.train_rows + 2 * NUM_TEST, inputs=of.inputs, target=of.target, source=of.source,
             available=of.available, licence=of.licence, citation=of.citation,
-            note="posterior known" if kept.is_file() else f"its posterior is made by `fsibench reference {self.problem}`",
+            note="posterior known" if known else f"its posterior is made by `fsibench reference {self.problem}`",
         )  # fmt: skip
 
     @property
     def problem(self) -> str:
-        return self.name.removeprefix("reference-")
+        return self.name.removeprefix("reference-").removeprefix("gp-")
+
+    @property
+    def has_process(self) -> bool:
+        """Whether the stated prior is the Gaussian process, not the network."""
+        return self.name.startswith("reference-gp-")
 
     def fingerprint(self) -> str:
         words = f"{self.base.fingerprint()} {self.train_rows} {self.added_noise} {INSIDE_SHARE} {NUM_TEST} {SEED}"
@@ -85,11 +93,26 @@ class ReferenceProblem(Dataset):
         return np.concatenate([split.train_x, split.test_x]), np.concatenate([split.train_y, split.test_y])
 
     def reference(self) -> Reference | None:
-        """The exact posterior at the test rows, if it has been made for these very rows."""
-        return files.load(self.problem, self.fingerprint())
+        """The exact posterior at the test rows: computed, or if it has been made for these very rows."""
+        return _with_process(self) if self.has_process else files.load(self.problem, self.fingerprint())
 
     def fetch(self) -> None:
         self.base.fetch()
+
+
+@functools.lru_cache(maxsize=16)
+def _with_process(problem: ReferenceProblem) -> Reference:
+    import torch
+
+    from fsibench.blocks.priors import reference_process
+    from fsibench.data import prepare
+    from fsibench.references.exact import exact_reference
+
+    rows = prepare(problem, "paper", 0)
+    x, y, at = (torch.from_numpy(values) for values in (rows.train_x, rows.train_y, rows.test_x))
+    about: dict[str, object] = {"problem": problem.problem, "fingerprint": problem.fingerprint()}
+    process = reference_process(x.shape[1])
+    return exact_reference(process, x, y, at, rows.standardiser.y_scale, rows.standardiser.y_mean, about)
 
 
 def is_inside(x: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -105,4 +128,4 @@ BASES: dict[str, Dataset] = {
     **{made.__name__.lower(): made(made.__name__.lower(), 300, 100) for made in (Bimodal, Heteroscedastic, Composite)},
     **{name: PassportTable(name) for name in REAL},
 }
-DATASETS = tuple(ReferenceProblem(f"reference-{name}") for name in BASES)
+DATASETS = tuple(ReferenceProblem(f"reference-{kind}{name}") for kind in ("", "gp-") for name in BASES)

@@ -19,6 +19,7 @@ from fsibench.blocks.priors.base import Prior, sample_moments
 from fsibench.blocks.priors.bnn import BNNPrior, TiedBNNPrior
 from fsibench.blocks.priors.gp import GaussianProcessPrior
 from fsibench.blocks.priors.reference import ReferencePrior
+from fsibench.blocks.priors.reference_gp import ReferenceProcess, reference_process
 from fsibench.blocks.priors.samplers import ConcatenatedSamplerPrior, NeuralSamplerPrior
 from fsibench.errors import UsageError, told, unknown
 
@@ -29,9 +30,11 @@ __all__ = [
     "NeuralSamplerPrior",
     "Prior",
     "ReferencePrior",
+    "ReferenceProcess",
     "TiedBNNPrior",
     "make_prior",
     "prior_class",
+    "reference_process",
     "sample_moments",
 ]
 
@@ -42,6 +45,7 @@ BUILT_IN: Mapping[str, type[Prior]] = {
     "ns_concat": ConcatenatedSamplerPrior,  # one network of inputs and noise (VIP)
     "gp": GaussianProcessPrior,
     "reference": ReferencePrior,  # fixed: that of the reference posteriors
+    "reference_gp": ReferenceProcess,  # fixed: that of those with a Gaussian process
 }
 
 
