@@ -34,6 +34,7 @@ from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.draws import ONE_PASS_ROWS, by_rows, normal
 from fsibench.blocks.kernels import GaussianProcess, fitted_process
 from fsibench.blocks.meanfield import MeanFieldTraining, NoisyMeanField, regularised_kl
+from fsibench.blocks.priors import reference_process
 from fsibench.blocks.training import Schedule, require_at_least
 from fsibench.blocks.validated import fitted
 from fsibench.contract import Between, Budget, Data, Method, Space
@@ -64,6 +65,7 @@ class GFSVI(Method):
         "initial_log_noise": Between(-4.0, 0.0),
     }
 
+    prior: Literal["evidence", "reference_gp"] = "evidence"  # `reference_gp`: the fixed kernel of the reference problems
     hidden_layers: int = 1
     hidden_units: int = 50
     num_context: int = 200  # M
@@ -85,13 +87,19 @@ class GFSVI(Method):
             raise ValueError(f"gamma must be positive, got {self.gamma}")
 
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[LinearisedNetwork]:
-        rows = torch.randperm(len(train), generator=generator, device=train.x.device)[:PRIOR_ROWS]
-        prior = fitted_process(train.x[rows], train.y[rows], lambda: budget.fraction >= PRIOR_SHARE)
+        prior = self.process(train, budget, generator)
 
         def start() -> MeanFieldTraining[LinearisedNetwork]:
             return MeanFieldTraining(LinearisedNetwork(self, train.x, prior, generator), self.learning_rate, self.batch_size)
 
         yield from fitted(start, self, train, budget, generator)
+
+    def process(self, train: Data, budget: Budget, generator: torch.Generator) -> GaussianProcess:
+        """The prior over functions: of highest evidence on some rows, or with the fixed kernel."""
+        if self.prior == "reference_gp":
+            return reference_process(train.x.shape[1], like=train.x)
+        rows = torch.randperm(len(train), generator=generator, device=train.x.device)[:PRIOR_ROWS]
+        return fitted_process(train.x[rows], train.y[rows], lambda: budget.fraction >= PRIOR_SHARE)
 
 
 class LinearisedNetwork(NoisyMeanField):
