@@ -109,7 +109,7 @@ def distances(finals: pd.DataFrame) -> str:
         pairs = zip([*own["truth_w2"], mean["truth_w2"]], [*own["truth_w2_outside"], mean["truth_w2_outside"]], strict=True)
         cells = [f"{number(inside, TRUTH_DIGITS)} / {number(outside, TRUTH_DIGITS)}" for inside, outside in pairs]
         rows.append([f"`{entry}`", "of the reference" if same else "its own", *cells])
-    heads = ["entry", "prior", *(problem.removeprefix("reference-") for problem in problems), "mean"]
+    heads = ["entry", "prior", *(problem.removeprefix("reference-").removeprefix("gp-") for problem in problems), "mean"]
     table: str = markdown.table(rows, heads)
     return table
 

@@ -1,7 +1,8 @@
 """Distances from the exact posterior beside scores on test rows, and how far their orders of entries agree.
 
-Only problems with a reference posterior have these columns. Entries that name `reference` in their options have the prior
-of the reference; all others learn or choose their own, so that their distance is not one of inference alone.
+Only problems with a reference posterior have these columns. Entries with prior=reference have the prior of the reference, on
+problems with a Gaussian process those with prior=reference_gp; all others learn or choose their own, so that their distance is
+not one of inference alone.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class Correlation:
     entries: int
 
 
-def has_reference_prior(entry: str) -> bool:
-    return "reference" in entry.partition("[")[2]
+def has_reference_prior(entry: str, dataset: str) -> bool:
+    wanted = "prior=reference_gp" if dataset.startswith("reference-gp-") else "prior=reference"
+    return wanted in entry.partition("[")[2].removesuffix("]").split(",")
 
 
 def table(finals: pd.DataFrame) -> pd.DataFrame:
@@ -45,7 +47,8 @@ def table(finals: pd.DataFrame) -> pd.DataFrame:
     columns = [f"truth_{name}{place}" for name in DISTANCES for place in ("", "_outside")]
     wanted = [name for name in ("train_seconds", *columns, *SCORES) if name in finals]
     means = finals.groupby(["dataset", "entry"], observed=True)[wanted].mean().reset_index()
-    means.insert(2, "same_prior", means["entry"].map(has_reference_prior))
+    same = [has_reference_prior(str(entry), str(dataset)) for entry, dataset in zip(means["entry"], means["dataset"], strict=True)]
+    means.insert(2, "same_prior", same)
     return means.sort_values(["dataset", "same_prior", "truth_w2"], ascending=[True, False, True], ignore_index=True)
 
 

@@ -37,7 +37,13 @@ def test_entries_with_a_prior_of_their_own_stand_apart() -> None:
     first = table[table["dataset"] == "reference-a"]
     assert list(first["same_prior"]) == [True] * 4 + [False] * 4
     assert first["truth_w2"][:4].is_monotonic_increasing
-    assert not truth.has_reference_prior("reference-like[hidden_units=20]")
+    assert not truth.has_reference_prior("reference-like[hidden_units=20]", "reference-a")
+
+
+@pytest.mark.parametrize(("prior", "problem", "same"), [("reference", "reference-a", True), ("reference_gp", "reference-gp-a", True),
+                                                        ("reference", "reference-gp-a", False), ("reference_gp", "reference-a", False)])
+def test_the_prior_must_be_that_of_the_problem(prior: str, problem: str, same: bool) -> None:
+    assert truth.has_reference_prior(f"fvi[prior={prior},fit_prior=false]", problem) == same
 
 
 def test_the_correlation_is_one_when_near_means_good() -> None:
