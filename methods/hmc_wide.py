@@ -10,7 +10,8 @@ of biases and of the output, and the noise, whose logarithm is linear in the inp
 `hmc` cannot say what the posterior is where data have almost no noise: its chains do not converge there. These do, because the
 stiff directions, the weights, are gone. It is another model than `hmc`: no unit can become a feature of its own.
 
-Chains start at modes of the posterior that BFGS finds from draws of the prior. The inverse mass is first the inverse Hessian at the
+Chains start at modes of the posterior that BFGS finds from draws of the prior: each at one of them drawn by Laplace's approximation of how
+much of the posterior it holds, since chains do not cross from mode to mode. The inverse mass is first the inverse Hessian at the
 best mode, then the covariance of the chains, so that one step suits all directions. Both parts of the burn-in end by a test
 (`blocks.burn_in`), and convergence is judged as that of `hmc`, on conditional means of f at probe inputs, log σ² at the middle of the data
 and the log-likelihood (`blocks.chain_record`). Cubic in N.
@@ -32,16 +33,16 @@ from fsibench.blocks.chain_record import ChainRecord, probe_inputs
 from fsibench.blocks.draws import PREDICTION_ROWS, by_rows, normal
 from fsibench.blocks.gaussian import factor
 from fsibench.blocks.hmc import Sampler, Transition
-from fsibench.blocks.wide_network import Conditioned, ScalePrior, Whitened, WideNetwork
+from fsibench.blocks.wide_network import Conditioned, ScalePrior, Whitened, WideNetwork, shares_of_modes
 from fsibench.contract import Budget, Data, Method
 from fsibench.errors import Diverged
 from fsibench.predictive import Predictive
 
 # Starts of BFGS: draws of the prior, drawn in by this factor. Far out the data say nothing and the search does not move.
 START_SPREAD = 0.5
-SEARCH_SHARE, SEARCH_ITERATIONS = 0.2, 40  # of the budget for all searches, and of each
-# A mode lower by so many nats holds nothing of the posterior; its chain starts at the best mode.
-HOPELESS = 15.0
+SEARCH_SHARE, SEARCH_ITERATIONS = 0.25, 300  # of the budget for all searches, and of each
+# A search ends where so many iterations have gained less than so many nats.
+LAST_ITERATIONS, LEAST_GAIN = 10, 0.02
 # The first part of the burn-in may take this share of it; the test may end the second after so many iterations.
 FIRST_SHARE, LAST_TEST = 0.6, 30
 # Processes kept per chain; beyond it every second one is dropped, so that memory stays bounded.
@@ -71,10 +72,11 @@ class HMCWide(Method):
             mode, value = yield from self.find_mode(posterior, chain, budget, generator)
             modes.append(mode)
             values.append(value)
-        best = min(values)
-        places = Whitened.at(network, modes[values.index(best)])
-        starts = [mode if value < best + HOPELESS else places.mode for mode, value in zip(modes, values, strict=True)]
-        z = places.coordinates(torch.stack(starts))
+        around = [Whitened.at(network, mode) for mode in modes]
+        shares = shares_of_modes(around, values).to(generator.device)
+        places = around[int(shares.argmax())]
+        starts = torch.multinomial(shares, self.num_chains, replacement=True, generator=generator)
+        z = places.coordinates(torch.stack(modes)[starts])
         z = z + normal(generator, *z.shape, like=z)
         for last in (False, True):  # in the coordinates of the mode, then in those of the draws there
             sampler, found = self.sampler(places, z, generator), list[Tensor]()
@@ -106,15 +108,17 @@ class HMCWide(Method):
             return float(U), gradient[0]
 
         start = START_SPREAD * normal(generator, network.num_sampled, like=network.x)
-        found = start, math.inf
+        found, levels = (start, math.inf), list[float]()
         for point, value in minimise(objective, start, SEARCH_ITERATIONS):
             if math.isfinite(value):
                 found = point, value
                 posterior.show(point[None])
             elif not posterior.kept:
                 raise Diverged("the posterior density of the scales is not finite where the search begins")
+            levels.append(value)
             yield posterior
-            if budget.fraction > SEARCH_SHARE * (chain + 1) / self.num_chains:
+            settled = len(levels) > LAST_ITERATIONS and levels[-1 - LAST_ITERATIONS] - value < LEAST_GAIN
+            if settled or budget.fraction > SEARCH_SHARE * (chain + 1) / self.num_chains:
                 break
         return found
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fsibench.blocks.draws import normal
 from fsibench.blocks.likelihoods import MINIMUM_NOISE_VARIANCE
-from fsibench.blocks.wide_network import Conditioned, ScalePrior, Whitened, WideNetwork
+from fsibench.blocks.wide_network import Conditioned, ScalePrior, Whitened, WideNetwork, shares_of_modes
 
 PRIOR = ScalePrior()
 
@@ -129,3 +129,24 @@ def test_adapted_coordinates_take_over_place_and_spread_of_draws() -> None:
     again = places.adapted(z).coordinates(z.flatten(0, 1))
     assert torch.allclose(again.mean(0), torch.zeros_like(spread), atol=1e-6)
     assert torch.allclose(again.T.cov(), torch.eye(built.num_sampled).double(), atol=0.1)
+
+
+def two_modes(separation: float) -> list[Whitened]:
+    """Regions of half and of twice the unit size, in the coordinates of ξ."""
+    built, xi = network()
+    unit = torch.eye(built.num_sampled).double()
+    return [Whitened(built, xi[0], 0.5 * unit), Whitened(built, xi[0] + separation, 2.0 * unit)]
+
+
+def test_a_mode_holds_what_its_density_and_its_volume_say() -> None:
+    P = len(two_modes(9.0)[0].mode)
+    shares = shares_of_modes(two_modes(9.0), [0.0, P * math.log(4.0) + 1.0])
+    assert shares.tolist() == pytest.approx([1.0 / (1.0 + math.exp(-1.0)), 1.0 / (1.0 + math.e)])
+
+
+def test_a_mode_that_was_found_twice_counts_once_and_a_failed_search_not_at_all() -> None:
+    once, other = two_modes(9.0)
+    shares = shares_of_modes([once, once, other, other], [0.0, 0.0, 2.0, math.inf])
+    assert shares[1] == 0.0
+    assert shares[3] == 0.0
+    assert float(shares.sum()) == pytest.approx(1.0)

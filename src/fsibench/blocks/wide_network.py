@@ -32,6 +32,8 @@ LARGEST_CORRELATION = 1.0 - 1e-12
 HESSIAN_STEP = 1e-3
 # A direction in which the log posterior is flatter than its prior, or bends upwards, counts as this.
 LEAST_CURVATURE = 0.5
+# Two ends of searches that are nearer than so many standard deviations of the posterior are one mode.
+SAME_MODE = 1.0
 
 
 @dataclass(frozen=True)
@@ -214,3 +216,17 @@ class Whitened:
     def potential(self, z: Tensor) -> tuple[Tensor, Tensor]:
         U, gradient = self.network.potential(self.parameters(z))
         return U, gradient @ self.R
+
+    @property
+    def log_volume(self) -> float:
+        """log |det R|, of a region of unit size in z."""
+        return float(torch.linalg.slogdet(self.R)[1])
+
+
+def shares_of_modes(places: list[Whitened], values: list[float]) -> Tensor:
+    """How much of the posterior lies around each mode, by Laplace's approximation exp(−U) |det R|; a mode that was found twice counts once."""
+    log_masses: list[float] = []
+    for number, (place, value) in enumerate(zip(places, values, strict=True)):
+        found_before = any(bool(place.coordinates(other.mode[None]).norm() < SAME_MODE) for other in places[:number])
+        log_masses.append(-math.inf if found_before else place.log_volume - value)
+    return torch.tensor(log_masses, dtype=torch.float64).softmax(0)
