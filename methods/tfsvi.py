@@ -21,6 +21,7 @@ noise of its predictions (`blocks.validated`): long fits follow the rows of smal
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -31,7 +32,6 @@ from torch import Tensor
 from fsibench.blocks.divergences import alpha_energy
 from fsibench.blocks.draws import normal
 from fsibench.blocks.jacobians import linearise
-from fsibench.blocks.linalg import gram
 from fsibench.blocks.meanfield import MeanFieldTraining, NoisyMeanField, regularised_kl, unit_log_scales
 from fsibench.blocks.training import Schedule, require_at_least
 from fsibench.blocks.validated import fitted
@@ -97,6 +97,8 @@ class FunctionSpaceNetwork(NoisyMeanField):
         self.options = options
         self.prior_means = self.q.means.detach().clone()  # μ₀
         self.prior_scales = options.prior_scale * unit_log_scales(self.q.widths).exp().to(self.prior_means)  # s₀
+        # the same, as those of weights and biases of each layer
+        self.layer_scales = [(options.prior_scale / math.sqrt(n), options.prior_scale) for n in self.q.widths[:-1]]
 
     def loss(self, batch: Data, num_rows: int, generator: torch.Generator) -> Tensor:
         f = self.q.networks(batch.x, self.q.draw_weights(self.options.num_draws, generator))  # [S, B]
@@ -109,7 +111,7 @@ class FunctionSpaceNetwork(NoisyMeanField):
         """KL[q(f_C) ‖ p(f_C)]"""
         with torch.no_grad():
             prior = linearise(context, self.prior_means, self.q.widths)
-            covariance = gram(prior.jacobian() * self.prior_scales)  # [C, C]
+            covariance = prior.shared_covariance(self.layer_scales)  # [C, C]
         return regularised_kl(*self.q.moments(context), prior.value, covariance, JITTER)
 
     @torch.no_grad()

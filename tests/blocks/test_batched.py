@@ -64,6 +64,18 @@ def test_the_jacobian_is_that_of_autograd(widths: tuple[int, ...]) -> None:
     torch.testing.assert_close(linearisation.variance(variances), (exact.square() * variances).sum(1))
 
 
+def test_with_one_scale_per_layer_the_covariance_is_that_of_the_jacobian() -> None:
+    widths, scales = (3, 6, 5, 1), [(0.7, 1.1), (0.4, 0.9), (1.3, 0.2)]
+    flat = normal(num_parameters(widths))
+    linearisation = linearise(normal(8, 3, seed=2), flat, widths)
+    each = torch.empty_like(flat)
+    for (weights, biases), (of_weights, of_biases) in zip(split_layers(each, widths), scales, strict=True):
+        weights.fill_(of_weights)
+        biases.fill_(of_biases)
+    features = linearisation.jacobian() * each
+    torch.testing.assert_close(linearisation.shared_covariance(scales), features @ features.mT)
+
+
 def test_gradients_pass_through_the_jacobian() -> None:
     widths, x = (2, 3, 1), normal(4, 2)
     flat = starting_parameters(1, widths, "tanh", 0.3, stream(), F64)[0].requires_grad_()

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
+from fsibench.blocks.batched import split_layers
 from fsibench.blocks.kernels import GaussianProcess
 from fsibench.blocks.meanfield import MeanFieldTraining, MeanFieldWeights, regularised_kl, unit_log_scales
 from fsibench.blocks.validated import fitted
@@ -41,8 +42,17 @@ def linear_tfsvi() -> FunctionSpaceNetwork:
     model.q = MeanFieldWeights((3, 1), -1.0, stream(1), F64)
     model.prior_means = torch.randn(4, generator=stream(2), dtype=F64)
     model.prior_scales = unit_log_scales((3, 1)).exp().to(F64)
+    model.layer_scales = [(3.0**-0.5, 1.0)]
     uncertain(model.q)
     return model
+
+
+def test_the_scales_of_layers_are_those_of_their_weights() -> None:
+    model = FunctionSpaceNetwork(TFSVI(hidden_layers=2, hidden_units=7, prior_scale=1.7), some_data().x, stream())
+    layers = split_layers(model.prior_scales, model.q.widths)
+    for (weights, biases), (of_weights, of_biases) in zip(layers, model.layer_scales, strict=True):
+        torch.testing.assert_close(weights, torch.full_like(weights, of_weights))
+        torch.testing.assert_close(biases, torch.full_like(biases, of_biases))
 
 
 def test_for_a_linear_model_the_kl_between_functions_is_that_between_weights() -> None:

@@ -4,7 +4,7 @@ With h_l the input of layer l and g_l = ∂f/∂a_l the derivative in its pre-ac
 ∂f/∂b_l = g_l. Everything is made of plain differentiable operations, so gradients pass through the Jacobian itself.
 
 For weights w ~ N(μ, diag s²) the network linearised at μ is Gaussian with covariance J diag(s²) Jᵀ. Its diagonal needs
-no Jacobian: Σ_l [ h_l² S_l ∘ g_l² + s_b² g_l² ], summed over units.
+no Jacobian: Σ_l [ h_l² S_l ∘ g_l² + s_b² g_l² ], summed over units. Nor does all of it where the weights of a layer share one scale.
 """
 
 from __future__ import annotations
@@ -43,6 +43,17 @@ class Linearisation:
         layers = split_layers(weight_variances, self.widths)
         for h, g, (of_weights, of_biases) in zip(self.inputs, self.slopes, layers, strict=True):
             total = total + (torch.addmm(of_biases, h.square(), of_weights) * g.square()).sum(1)
+        return total
+
+    def shared_covariance(self, scales: Sequence[tuple[float, float]]) -> Tensor:
+        """J diag(s²) Jᵀ [N, N] in float64, where the weights of layer l have one scale s_l and its biases another, t_l:
+
+            Σ_l ( s_l² h_l h_lᵀ + t_l² ) ∘ g_l g_lᵀ
+        """
+        total = torch.zeros(len(self.value), len(self.value), dtype=torch.float64, device=self.value.device)
+        for h, g, (s, t) in zip(self.inputs, self.slopes, scales, strict=True):
+            h, g = h.double(), g.double()
+            total += torch.add(s**2 * (h @ h.mT), t**2) * (g @ g.mT)
         return total
 
 
