@@ -22,7 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import pandas as pd
+
 from fsibench.errors import UsageError, unknown
+from fsibench.reports.analysis import truth
 from fsibench.reports.publication import Publication
 
 State = Literal["holds", "fails", "open"]
@@ -107,10 +110,29 @@ class Facts:
             raise Unknown(f"{entry} was not run")
         return float(self.board.failure_rates[entry])
 
+    def distance(self, entry: str, place: Literal["", "outside"] = "") -> float:
+        """Mean over problems of Wasserstein-2 from the exact predictive, inside the data or outside."""
+        means = self._truth()
+        if entry not in set(means["entry"]):
+            raise Unknown(f"{entry} has no distance from a reference posterior")
+        return float(means.loc[means["entry"] == entry, f"truth_w2_{place}".rstrip("_")].mean())
+
+    def agreement(self, near: str, good: str, bound: Literal["value", "low", "high"] = "value") -> float:
+        """Rank correlation over all entries of a distance ("w2", "kl", ...) with a score, or an end of its interval."""
+        for line in truth.correlations(self._truth()):
+            if (line.distance, line.score) == (near, good):
+                return float(getattr(line, bound))
+        raise Unknown(f"there is no rank correlation of {near} with {good}")
+
     def reproduced(self, column: str | None = None) -> int:
         """Published scores that are reproduced or better, of one column or of all."""
         lines = [line for line in self.board.judged if column is None or line.method == column]
         return sum(line.verdict in ("reproduced", "better") for line in lines)
+
+    def _truth(self) -> pd.DataFrame:
+        if self.board.truth_finals.empty:
+            raise Unknown("no problem of the board has a reference posterior")
+        return truth.table(self.board.truth_finals)
 
     def _metric(self, key: str) -> Any:
         if key not in self.board.report.results.metrics:

@@ -129,6 +129,11 @@ class Publication:
         return list(first.values())
 
     @cached_property
+    def truth_finals(self) -> pd.DataFrame:
+        """The last look of each cell of a problem with a reference posterior."""
+        return truth_finals(self.store)
+
+    @cached_property
     def failure_rates(self) -> pd.Series:
         costs = self.report.overview.costs
         ended = (costs["cells"] - costs["unfinished"]).clip(lower=1)
@@ -355,7 +360,7 @@ FRAGMENTS: dict[str, Callable[[Publication, str], str]] = {
     "measures": measures, "pictures": pictures, "peers": lambda board, _: peers_table(board.report),
     "against-first": lambda board, _: against_first(board.report), "defaults": lambda *_: defaults(),
     "against-printed": lambda board, _: against_printed(board.report), "convergence": lambda board, _: convergence(board.store),
-    "distances": lambda board, _: distances(truth_finals(board.store)), "agreement": lambda board, _: agreement(truth_finals(board.store)),
+    "distances": lambda board, _: distances(board.truth_finals), "agreement": lambda board, _: agreement(board.truth_finals),
 }  # fmt: skip
 
 

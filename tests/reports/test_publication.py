@@ -266,6 +266,15 @@ def test_conditions_are_evaluated_on_the_board(board: Publication, holds: str, e
     assert state(board, holds) == expected
 
 
+def test_claims_can_be_about_distances_from_the_posterior(board: Publication) -> None:
+    near = Publication.read(ROOT / "leaderboard" / "truth.parquet", ROOT / "leaderboard" / "board.toml")
+    assert state(near, 'distance("hmc[prior=reference]") < distance("constant")') == "holds"
+    assert state(near, 'distance("hmc[prior=reference]", "outside") > distance("constant", "outside")') == "fails"
+    assert state(near, 'agreement("w2", "crps", "low") < agreement("w2", "crps") and agreement("w2", "crps") < 1') == "holds"
+    assert state(near, 'agreement("w2", "rmse") < 1') == "open"
+    assert state(board, 'distance("vip") < 1') == "open"
+
+
 def test_a_claim_stays_open_until_it_has_its_splits(board: Publication) -> None:
     assert state(board, 'first("crps") == "aadm"', splits=6) == "open"
 
