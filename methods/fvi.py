@@ -7,7 +7,7 @@ parameters not learned from the posterior's objective, only draws of the prior n
 
 Generator, with h ~ N(0, I_K) and independent ν(x) ~ N(0, s²(x)) so that marginals have full rank:
 
-    f(x) = b(x) + φ(x)ᵀh + ν(x),   [φ, b, log s] one network of x
+    f(x) = b(x) + φ(x)ᵀh + ν(x),   φ, b and s of one network of x
 
 Stage one fits the network to draws of the prior at random grids X, by maximum likelihood of the generator's Gaussian
 marginal, Σ_s log N(f_s(X) | b, ΦΦᵀ + diag s²); `trace` reports the relative error of its mean, variance and
@@ -34,6 +34,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fsibench.blocks.coefficients import cholesky_factor, coefficient_energy
 from fsibench.blocks.draws import ONE_PASS_ROWS, Box, by_rows, normal, some_rows
@@ -45,8 +46,6 @@ from fsibench.blocks.training import Optimiser, Schedule, leaf
 from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.predictive import Predictive
 
-# ν's variance relative to the prior's: below it the generator's covariance would be singular.
-LARGEST_LOG_RESIDUAL = 20.0
 # Standard deviations of an input at which the box of the grids ends.
 FARTHEST = 5.0
 SMALLEST_RESIDUAL = 1e-4
@@ -145,8 +144,9 @@ class Generator:
         out = self.network(x)
         # φ of about unit length at the start: a prior variance near one
         features = out[:, : self.num_basis] / math.sqrt(self.num_basis)
-        log_residual = (2.0 * out[:, -1] - 3.0).clamp(max=LARGEST_LOG_RESIDUAL)  # far away a network grows without limit
-        return features, out[:, -2], log_residual.exp() + SMALLEST_RESIDUAL
+        # eᵃ below one, 1 + a above: far from the grids s grows as φ does, where an exponential would be astronomic
+        residual = functional.elu(out[:, -1] - 1.5) + 1.0
+        return features, out[:, -2], residual.square() + SMALLEST_RESIDUAL
 
     def log_marginal(self, f: Tensor, x: Tensor) -> Tensor:
         """log N(f | b, ΦΦᵀ + diag s²) of functions f [S, n] at a grid x [n, D]: [S], in float64."""

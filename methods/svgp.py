@@ -9,7 +9,9 @@ stochastic evidence bound
 
 from __future__ import annotations
 
+import contextlib
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -25,8 +27,9 @@ from fsibench.contract import Between, Budget, Data, Method, Space
 from fsibench.errors import UsageError
 from fsibench.predictive import Predictive
 
-# Added to the covariance of inducing values, which gpytorch factorises in double precision.
-JITTER = 1e-6
+# Added to the covariance of inducing values, which gpytorch factorises in double precision. Where inducing inputs have moved on top of
+# each other, that covariance has single-precision errors above it: then ten times as much is tried, and so on.
+JITTER, NUM_TRIES = 1e-6, 5
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,22 @@ class SparseProcess:
     def loss(self, batch: Data) -> Tensor:
         """Negative evidence bound per row."""
         self.process.train()
-        bound: Tensor = self.bound(self.process(batch.x), batch.y)
+        with self.careful():
+            bound: Tensor = self.bound(self.process(batch.x), batch.y)
         return -bound
 
     def latent(self, x: Tensor) -> Any:
         self.process.eval()
-        return self.process(x)
+        with self.careful():
+            return self.process(x)
+
+    @contextlib.contextmanager
+    def careful(self) -> Iterator[None]:
+        """Nearly singular covariances are mended in silence."""
+        settings = self.gpytorch.settings
+        with settings.cholesky_jitter(double_value=JITTER), settings.cholesky_max_tries(NUM_TRIES), warnings.catch_warnings():
+            warnings.simplefilter("ignore", self.gpytorch.utils.warnings.NumericalWarning)
+            yield
 
     @torch.no_grad()
     def predict(self, x: Tensor, generator: torch.Generator) -> Predictive:

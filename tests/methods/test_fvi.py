@@ -37,6 +37,16 @@ def test_the_marginal_of_the_generator_is_the_dense_gaussian_density() -> None:
     assert shared.log_marginal(f, x).detach().numpy() == pytest.approx(dense.log_prob(f.double()).numpy(), abs=1e-8)
 
 
+def test_far_from_the_grids_spread_grows_no_faster_than_distance() -> None:
+    stream = torch.Generator().manual_seed(0)
+    shared = Generator(2, 5, 8, stream, torch.zeros(1))
+    with torch.no_grad():
+        shared.network.flat.mul_(3.0)
+        near, far = (shared.components(distance * torch.randn(50, 2, generator=torch.Generator().manual_seed(1))) for distance in (100.0, 1000.0))
+    for before, after in ((near[0].norm(dim=1), far[0].norm(dim=1)), (near[2].sqrt(), far[2].sqrt())):
+        assert bool((after <= 11.0 * before + 1.0).all())
+
+
 @pytest.mark.slow
 def test_the_first_stage_matches_the_moments_of_the_prior_on_held_out_grids() -> None:
     shared, prior, grids = stage_one(FVI(fit_prior=False, num_basis=20, grid_size=50), wave(50), 1500)

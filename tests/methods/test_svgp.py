@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
 import pytest
@@ -39,6 +40,17 @@ def test_a_process_without_noise_is_sure_at_its_inducing_inputs() -> None:
     with torch.no_grad():
         strategy._variational_distribution.chol_variational_covar.zero_()
         assert float(model.latent(strategy.inducing_points).variance.max()) < 2e-5
+
+
+def test_inducing_inputs_close_together_end_no_fit() -> None:
+    """Their covariance is singular in single precision, by more than the usual jitter."""
+    train = wave(90)
+    model = module.SparseProcess(module.SVGP(), module.load_gpytorch(), train, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        model.process.variational_strategy.inducing_points.copy_(torch.linspace(-0.1, 0.1, 90)[:, None])
+        model.process.covar_module.outputscale = 300.0
+    assert math.isfinite(model.loss(train).item())
+    assert bool(torch.isfinite(problems.predict(model, train.x).mean).all())
 
 
 def test_draws_have_the_moments_of_the_predictive_without_noise() -> None:

@@ -71,7 +71,8 @@ def joint_draws(process: GaussianProcess, x: Tensor, y: Tensor, at: Tensor, nois
     residual = y.double() - g_x - noise.sqrt()[:, None] * normal(generator, *g_x.shape, like=g_x)  # [S, N]
     eigenvalues, U = torch.linalg.eigh(process.covariance(x, x))
     weights = (residual @ U) / (eigenvalues.clamp_min(0.0) + noise[:, None])
-    return g_at + weights @ (process.covariance(at, x) @ U).mT
+    draws: Tensor = g_at + weights @ (process.covariance(at, x) @ U).mT
+    return draws
 
 
 def exact_reference(
