@@ -164,7 +164,15 @@ def size(board: Publication, _: str) -> str:
     text += f" Code: revision {', '.join(revisions)}." if revisions else ""
     left = planned - complete
     text += f" The board is partial: {count(left, 'split')} to go, and its order can change." if left else ""
-    return f"{text}{_other_options(board)}{_to_come(board)}"
+    return f"{text}{_fewer_splits(board)}{_other_options(board)}{_to_come(board)}"
+
+
+def _fewer_splits(board: Publication) -> str:
+    """Entries with fewer splits than others; empty where all have the same."""
+    results = board.report.results
+    numbers = results.cells[results.finished].groupby("entry", observed=True)["split"].nunique()
+    few = [f"{', '.join(map(str, part.index))} ({number})" for number, part in numbers[numbers < numbers.max()].groupby(numbers)]
+    return f" On fewer splits than {numbers.max()}: {'; '.join(few)}." if few else ""
 
 
 def _other_options(board: Publication) -> str:

@@ -121,6 +121,14 @@ def test_a_partial_board_says_how_partial_it_is(make_store: MakeStore, tmp_path:
     assert "a verdict needs at least 5 splits of 20 s" in FRAGMENTS["published"](board, "")
 
 
+def test_entries_with_fewer_splits_than_others_are_named(make_store: MakeStore, tmp_path: Path, board: Publication) -> None:
+    names = board.report.results.datasets
+    store = make_store(entries=("bbb", "constant", "sip"), splits=3, failures={("sip", name, 2): "interrupted" for name in names})
+    where = packed(store, tmp_path / "fewer")
+    assert "On fewer splits than 3: sip (2)." in FRAGMENTS["size"](Publication.read(where / "uci.parquet", where / "board.toml"), "")
+    assert "fewer splits" not in FRAGMENTS["size"](board, "")
+
+
 def test_the_short_board_has_the_mean_ranks_of_the_long_one(board: Publication) -> None:
     short, long = FRAGMENTS["board"](board, ""), FRAGMENTS["ranks"](board, "")
     leader = board.report.standings["crps"].table.iloc[0]
