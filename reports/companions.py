@@ -7,13 +7,16 @@ import math
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fsibench.harness.store import Store
 from fsibench.metrics import known
 from fsibench.reports import markdown
 from fsibench.reports.analysis import ledger, peers, truth
+from fsibench.reports.analysis.anytime import Anytime
 from fsibench.reports.analysis.report import Report
+from fsibench.reports.analysis.results import Floats
 from fsibench.reports.numbers import number, with_error
 from fsibench.tuning import record
 
@@ -72,6 +75,35 @@ def against_printed(report: Report) -> str:
         told.append(f"`{entry}` {met} of {asked}")
     heads = ["entry", "data set", *(results.metrics[key].label for key in results.headline)]
     return "\n\n".join([f"At least as good as printed: {', '.join(told)}.", markdown.table(rows, heads)])
+
+
+NUM_TIMES = 300
+NEAR_THE_END = (0.1, 0.02)  # nats
+
+
+def until(report: Report) -> str:
+    """Training seconds after which the mean log-likelihood stays as high as at the end, less some hundredths of a nat."""
+    results = report.results
+    anytime = Anytime.shared(results, NUM_TIMES)
+    curves, times = anytime.values("ll"), next(iter(anytime.grids.values()))
+    rows = []
+    for entry in results.entries:
+        own = np.asarray((results.cells["entry"] == entry) & results.finished & ~results.failed)
+        mean = curves[own].mean(0) if own.any() else np.full(len(times), np.nan)  # NaN until every fit has a posterior
+        spent = float(results.end_seconds[own].mean()) if own.any() else math.nan
+        seconds = [number(min(_first_kept(times, mean, mean[-1] - slack), spent)) for slack in NEAR_THE_END]
+        half = mean[np.searchsorted(times, 0.5 * times[-1], side="right") - 1]
+        rows.append((float(mean[-1]), [f"`{entry}`", number(spent), number(half), number(mean[-1]), *seconds]))
+    rows.sort(key=lambda row: -row[0] if math.isfinite(row[0]) else math.inf)
+    heads = ["entry", "seconds of a fit", "LL at half", "LL at the end", *(f"seconds until {slack} below" for slack in NEAR_THE_END)]
+    table: str = markdown.table([row for _, row in rows], heads)
+    return table
+
+
+def _first_kept(times: Floats, values: Floats, level: float) -> float:
+    """The first of the times from which on the values never fall below the level again."""
+    below = np.flatnonzero(~(values >= level))
+    return float(times[min(below[-1] + 1, len(times) - 1)] if len(below) else times[0])
 
 
 OF_CHAINS = ("rhat", "rhat_noise", "rhat_log_likelihood", "ess_bulk", "ess_tail", "diagnostics_failed")

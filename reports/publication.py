@@ -40,6 +40,7 @@ from fsibench.reports.companions import (
     distances,
     peers_table,
     truth_finals,
+    until,
 )
 from fsibench.reports.texts import score_table
 
@@ -368,6 +369,7 @@ FRAGMENTS: dict[str, Callable[[Publication, str], str]] = {
     "measures": measures, "pictures": pictures, "peers": lambda board, _: peers_table(board.report),
     "against-first": lambda board, _: against_first(board.report), "defaults": lambda *_: defaults(),
     "against-printed": lambda board, _: against_printed(board.report), "convergence": lambda board, _: convergence(board.store),
+    "until": lambda board, _: until(board.report),
     "distances": lambda board, _: distances(board.truth_finals), "agreement": lambda board, _: agreement(board.truth_finals),
 }  # fmt: skip
 

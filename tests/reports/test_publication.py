@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,7 +18,7 @@ from fsibench.errors import UsageError
 from fsibench.harness.store import Store
 from fsibench.reports import claims, publication
 from fsibench.reports.claims import Claim, citation_problems, judge
-from fsibench.reports.companions import convergence
+from fsibench.reports.companions import _first_kept, convergence
 from fsibench.reports.numbers import number
 from fsibench.reports.publication import FRAGMENTS, Publication
 
@@ -222,6 +224,20 @@ def test_what_chains_say_of_themselves_is_told_at_its_worst(make_store: MakeStor
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[:4] == ["`hmc`", "boston", "0 of 2", "1.310"]
     assert cells[-1] == number(lls.min())
+
+
+def test_how_long_the_score_of_the_end_takes_is_told(make_store: MakeStore, tmp_path: Path) -> None:
+    where = packed(make_store(entries=("bbb", "constant"), splits=2), tmp_path / "until")
+    board = Publication.read(where / "uci.parquet", where / "board.toml")
+    lines = {line.split("`")[1]: line for line in FRAGMENTS["until"](board, "").splitlines() if "`" in line}
+    assert set(lines) == {"bbb", "constant"}
+    spent, _, _, near, nearer = (float(cell.replace("−", "-")) for cell in lines["bbb"].split("|")[2:-1])
+    assert 0.0 < near <= nearer <= spent
+
+
+@pytest.mark.parametrize(("values", "expected"), [([1.0, 2.0, 3.0], 3.0), ([3.0, 1.0, 3.0], 3.0), ([3.0, 3.0, 3.0], 1.0), ([math.nan, 3.0, 3.0], 2.0)])
+def test_a_level_counts_as_reached_where_nothing_falls_below_it_again(values: list[float], expected: float) -> None:
+    assert _first_kept(np.array([1.0, 2.0, 3.0]), np.array(values), 2.5) == expected
 
 
 def test_a_store_without_chains_says_so(make_store: MakeStore) -> None:
