@@ -26,7 +26,7 @@ def wave(num_rows: int, seed: int = 0) -> Data:
 def test_the_kl_of_the_prior_with_itself_is_zero(num_draws: int) -> None:
     data, stream = wave(30), torch.Generator().manual_seed(0)
     prior = BNNPrior(1, stream, mean_scale=0.0, log_scale=None)
-    model = MomentNetwork(FBNNMoments(num_draws=num_draws), data, prior, stream)
+    model = MomentNetwork(FBNNMoments(num_draws=num_draws), data.x, prior, stream)
     far = model.terms(data, torch.Generator().manual_seed(1))[1].item()
     with torch.no_grad():
         for ours, theirs in zip(model.q.parameters, prior.parameters, strict=True):
@@ -42,7 +42,7 @@ def test_the_terms_of_a_linear_model_are_closed_forms() -> None:
     with torch.no_grad():
         prior.log_scales.copy_(torch.tensor([math.log(0.7), 0.0]))
     options = FBNNMoments(prior="gp", num_draws=3, num_random=0, injected_noise=0.3, initial_log_noise=-1.0)
-    model = MomentNetwork(options, data, prior, torch.Generator().manual_seed(0))
+    model = MomentNetwork(options, data.x, prior, torch.Generator().manual_seed(0))
     q = model.q
     with torch.no_grad():
         q.log_scales[:-50] = -30.0
@@ -63,7 +63,7 @@ def test_the_terms_of_a_linear_model_are_closed_forms() -> None:
 @pytest.mark.parametrize("prior", ["bnn", "gp"])
 def test_it_learns_a_wave(prior: str) -> None:
     train, test = wave(60), wave(60, seed=1)
-    posterior = problems.fit(FBNNMoments(prior=prior), train, 200)
+    posterior = problems.fit(FBNNMoments(prior=prior), train, 500)
     reached = posterior.predict(test.x, torch.Generator().manual_seed(0)).log_prob(test.y).mean().item()
     constant = torch.distributions.Normal(train.y.mean(), train.y.std()).log_prob(test.y).mean().item()
     assert reached > constant + 0.4
