@@ -11,7 +11,7 @@ of biases and of the output, and the noise, whose logarithm is linear in the inp
 stiff directions, the weights, are gone. It is another model than `hmc`: no unit can become a feature of its own.
 
 Chains start at modes of the posterior that BFGS finds from draws of the prior: each at one of them drawn by Laplace's approximation of how
-much of the posterior it holds, since chains do not cross from mode to mode. The inverse mass is first the inverse Hessian at the
+much of the posterior it holds, since chains do not cross from mode to mode; R-hat tells where they hold several. The inverse mass is first the inverse Hessian at the
 best mode, then the covariance of the chains, so that one step suits all directions. Both parts of the burn-in end by a test
 (`blocks.burn_in`), and convergence is judged as that of `hmc`, on conditional means of f at probe inputs, log σ² at the middle of the data
 and the log-likelihood (`blocks.chain_record`). Cubic in N.

@@ -10,7 +10,6 @@ typed by hand: a sentence is either computed from the store or absent.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import tomllib
@@ -42,6 +41,7 @@ from fsibench.reports.companions import (
     truth_finals,
     until,
 )
+from fsibench.reports.evenness import fewer_splits, other_options
 from fsibench.reports.texts import score_table
 
 MARKER = re.compile(r"(<!-- published ([a-z-]+)(?: of ([a-z0-9-]+))? -->\n)(.*?)(<!-- /published -->)", re.DOTALL)
@@ -165,36 +165,7 @@ def size(board: Publication, _: str) -> str:
     text += f" Code: revision {', '.join(revisions)}." if revisions else ""
     left = planned - complete
     text += f" The board is partial: {count(left, 'split')} to go, and its order can change." if left else ""
-    return f"{text}{_fewer_splits(board)}{_other_options(board)}{_to_come(board)}"
-
-
-def _fewer_splits(board: Publication) -> str:
-    """Entries with fewer splits than others; empty where all have the same."""
-    results = board.report.results
-    numbers = results.cells[results.finished].groupby("entry", observed=True)["split"].nunique()
-    few = [f"{', '.join(map(str, part.index))} ({number})" for number, part in numbers[numbers < numbers.max()].groupby(numbers)]
-    return f" On fewer splits than {numbers.max()}: {'; '.join(few)}." if few else ""
-
-
-def _other_options(board: Publication) -> str:
-    """Entries that were run with other options than their names stand for today; empty where there are none."""
-    results = board.report.results
-    found = []
-    for entry, cells in results.cells.groupby("entry", observed=True):
-        ran = [json.loads(text) for text in cells["options"].unique()]
-        today = _options_today(str(entry))
-        names = sorted({name for options in ran for name in {*options, *today} if options.get(name, ...) != today.get(name, ...)})
-        found += [f"{entry} ({', '.join(names) if len(names) < 6 else f'{len(names)} options'})"] if names else []
-    return f" Run with earlier defaults, not with today's: {', '.join(found)}." if found else ""
-
-
-def _options_today(entry: str) -> dict[str, Any]:
-    try:
-        method = registry.entry(entry).method
-    except UsageError:
-        return {}  # the name or an option of it is gone
-    options: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(method)))
-    return options
+    return f"{text}{fewer_splits(results)}{other_options(results)}{_to_come(board)}"
 
 
 def _to_come(board: Publication) -> str:

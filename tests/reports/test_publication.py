@@ -16,7 +16,7 @@ from fsibench.cli import main
 from fsibench.cli.claims import judged, pages
 from fsibench.errors import UsageError
 from fsibench.harness.store import Store
-from fsibench.reports import claims, publication
+from fsibench.reports import claims, evenness, publication
 from fsibench.reports.claims import Claim, citation_problems, judge
 from fsibench.reports.companions import _first_kept, convergence
 from fsibench.reports.numbers import number
@@ -154,9 +154,9 @@ def test_entries_that_ran_with_other_options_than_their_names_have_today_are_nam
     board: Publication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = dict(zip(board.report.results.cells["entry"], map(json.loads, board.report.results.cells["options"]), strict=True))
-    monkeypatch.setattr(publication, "_options_today", lambda entry: ran[entry])
+    monkeypatch.setattr(evenness, "options_today", lambda entry: ran[entry])
     assert "earlier defaults" not in FRAGMENTS["size"](board, "")
-    monkeypatch.setattr(publication, "_options_today", lambda entry: {**ran[entry], **({"rate": 0.1} if entry == "vip" else {})})
+    monkeypatch.setattr(evenness, "options_today", lambda entry: {**ran[entry], **({"rate": 0.1} if entry == "vip" else {})})
     assert "Run with earlier defaults, not with today's: vip (rate)." in FRAGMENTS["size"](board, "")
 
 

@@ -63,9 +63,16 @@ def _broken_priors() -> dict[str, str]:
 
 
 def _overview(names: dict[str, list[str]], broken: list[str]) -> str:
-    parts = [textwrap.fill(", ".join(found), 100, initial_indent="  ", subsequent_indent="  ") for found in names.values()]
+    parts = [_wrapped(found) for found in names.values()]
     lines = [f"{kind} (fsibench list {kind})\n{part}" for kind, part in zip(names, parts, strict=True)]
     return "\n".join([*lines, *(["broken"] if broken else []), *(f"  {line}" for line in broken)])
+
+
+def _wrapped(names: list[str]) -> str:
+    """Lines of names, none of which is broken in two: not at its hyphens, not before (BROKEN)."""
+    text = ", ".join(name.replace(" ", "\u00a0") for name in names)
+    lines = textwrap.fill(text, 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+    return lines.replace("\u00a0", " ")
 
 
 def methods() -> list[dict[str, Any]]:

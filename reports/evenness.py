@@ -1,0 +1,38 @@
+"""What is uneven about the cells of a board, in sentences; each is empty where there is nothing to say."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from fsibench import registry
+from fsibench.errors import UsageError
+from fsibench.reports.analysis.results import Results
+
+
+def fewer_splits(results: Results) -> str:
+    """Entries with fewer splits than others."""
+    numbers = results.cells[results.finished].groupby("entry", observed=True)["split"].nunique()
+    few = [f"{', '.join(map(str, part.index))} ({number})" for number, part in numbers[numbers < numbers.max()].groupby(numbers)]
+    return f" On fewer splits than {numbers.max()}: {'; '.join(few)}." if few else ""
+
+
+def other_options(results: Results) -> str:
+    """Entries that were run with other options than their names stand for today."""
+    found = []
+    for entry, cells in results.cells.groupby("entry", observed=True):
+        ran = [json.loads(text) for text in cells["options"].unique()]
+        today = options_today(str(entry))
+        names = sorted({name for options in ran for name in {*options, *today} if options.get(name, ...) != today.get(name, ...)})
+        found += [f"{entry} ({', '.join(names) if len(names) < 6 else f'{len(names)} options'})"] if names else []
+    return f" Run with earlier defaults, not with today's: {', '.join(found)}." if found else ""
+
+
+def options_today(entry: str) -> dict[str, Any]:
+    try:
+        method = registry.entry(entry).method
+    except UsageError:
+        return {}  # the name or an option of it is gone
+    options: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(method)))
+    return options
