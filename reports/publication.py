@@ -106,11 +106,13 @@ class Publication:
 
     @cached_property
     def planned(self) -> dict[int, int]:
-        """Split -> number of its cells: as the last run planned them, else every pair of entry and data set that occurs."""
+        """Split -> number of its cells: as the largest run planned them and those that others added, else every pair of entry and data set that occurs."""
         results = self.report.results
         plans = [run["protocol"]["cells_per_split"] for run in results.runs if "cells_per_split" in run["protocol"]]
         if plans:
-            return {int(split): int(number) for split, number in max(plans, key=lambda plan: sum(plan.values())).items()}
+            present = results.cells.groupby("split", observed=True).size()
+            largest = max(plans, key=lambda plan: sum(plan.values()))
+            return {int(split): max(int(number), int(present.get(int(split), 0))) for split, number in largest.items()}
         pairs = len(results.cells[["entry", "dataset"]].drop_duplicates())
         return {int(split): pairs for split in results.cells["split"].unique()}
 

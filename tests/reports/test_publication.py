@@ -123,6 +123,16 @@ def test_a_partial_board_says_how_partial_it_is(make_store: MakeStore, tmp_path:
     assert "a verdict needs at least 5 splits of 20 s" in FRAGMENTS["published"](board, "")
 
 
+def test_cells_that_other_runs_added_count_as_planned(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store(entries=("bbb", "constant", "sip"), splits=2)
+    with Store.create(store) as opened:
+        planned = {"cells_per_split": {"0": 16, "1": 16}, "budgets": {}, "seconds": 20.0}  # without sip
+        opened.end_run(opened.begin_run(["fsibench"], planned, {}), "finished")
+    where = packed(store, tmp_path / "added")
+    board = Publication.read(where / "uci.parquet", where / "board.toml")
+    assert "2 of 2 splits are complete; of 48 cells 48 have ended" in FRAGMENTS["size"](board, "")
+
+
 def test_entries_with_fewer_splits_than_others_are_named(make_store: MakeStore, tmp_path: Path, board: Publication) -> None:
     names = board.report.results.datasets
     store = make_store(entries=("bbb", "constant", "sip"), splits=3, failures={("sip", name, 2): "interrupted" for name in names})
