@@ -24,7 +24,7 @@ def fitted(options: HMCWide, data: Data, steps: int) -> WidePosterior:
 
 
 def test_chains_agree_where_data_have_almost_no_noise() -> None:
-    """A step; the posterior of a whole wave has two modes, whatever its noise, between which chains do not cross."""
+    """On a step; the posterior of a whole wave can have two modes, between which chains do not cross."""
     x = wave(60).x
     y = torch.tanh(2.0 * x[:, 0]) + 1e-3 * torch.randn(60, generator=torch.Generator().manual_seed(1))
     trace = fitted(HMCWide(), Data(x, y), 700).trace()
