@@ -84,9 +84,10 @@ class HMCWide(Method):
             posterior.chains.burn_in = BurnIn(LAST_TEST if last else FIRST_TEST)
             while not posterior.chains.burn_in.settled and budget.fraction < until:
                 self.advance(posterior, sampler, places, generator)
-                found.append(sampler.state.position)
+                if not last:
+                    found.append(sampler.state.position)
                 yield posterior
-            if not last and found:
+            if found:
                 before, places = places, places.adapted(torch.stack(found[len(found) // 2 :]))
                 z = places.coordinates(before.parameters(sampler.state.position))
         sampler.stop_adapting()
