@@ -42,6 +42,7 @@ from fsibench.reports.companions import (
     until,
 )
 from fsibench.reports.evenness import fewer_splits, other_options
+from fsibench.reports.experiments import briefly, shapes_of, splits_to_settle
 from fsibench.reports.texts import score_table
 
 MARKER = re.compile(r"(<!-- published ([a-z-]+)(?: of ([a-z0-9-]+))? -->\n)(.*?)(<!-- /published -->)", re.DOTALL)
@@ -342,7 +343,8 @@ FRAGMENTS: dict[str, Callable[[Publication, str], str]] = {
     "measures": measures, "pictures": pictures, "peers": lambda board, _: peers_table(board.report),
     "against-first": lambda board, _: against_first(board.report), "defaults": lambda *_: defaults(),
     "against-printed": lambda board, _: against_printed(board.report), "convergence": lambda board, _: convergence(board.store),
-    "until": lambda board, _: until(board.report),
+    "until": lambda board, _: until(board.report), "briefly": lambda board, _: briefly(board.report),
+    "shapes": lambda board, _: shapes_of(board.store), "splits-to-settle": lambda board, _: splits_to_settle(board.report),
     "distances": lambda board, _: distances(board.truth_finals), "agreement": lambda board, _: agreement(board.truth_finals),
 }  # fmt: skip
 

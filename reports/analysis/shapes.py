@@ -42,6 +42,12 @@ def table(path: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names).sort_values(["dataset", "entry", "split"], ignore_index=True)
 
 
+def means(path: Path) -> pd.DataFrame:
+    """The table's means over splits: dataset, entry, and the columns above."""
+    found: pd.DataFrame = table(path).drop(columns="split").groupby(["dataset", "entry"], sort=True).mean().reset_index()
+    return found
+
+
 def shape(payload: Mapping[str, Any]) -> dict[str, float]:
     x, train = np.asarray(payload["x"], dtype=float), np.asarray(payload["train_x"], dtype=float)
     low, high = train.min(), train.max()

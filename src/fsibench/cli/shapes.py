@@ -21,11 +21,11 @@ def _shapes(arguments: argparse.Namespace) -> int:
 
     from fsibench.reports.analysis import shapes
 
-    table = shapes.table(arguments.store)
-    if table.empty:
+    means = shapes.means(arguments.store)
+    if means.empty:
         print("No cell of this store kept its functions: only sets with one input have them.")
         return OK
-    means = table.drop(columns="split").groupby(["dataset", "entry"], sort=True).mean().round(2).reset_index()
+    means = means.round(2)
     print(tabulate(means.astype(object).where(means.notna(), "-"), headers="keys", tablefmt="github", showindex=False))
     print("\nprior_r2: 1 where the mean of prior draws follows the truth. width_r: correlation of the 90 % width with the true deviation.")
     print("between_modes: share of draws between two modes, 0 is right. covered, moved, moved_late: inducing inputs, in training ranges.")
