@@ -50,6 +50,7 @@ NUM_PUBLISHED = 168
 MOST_FAILURES = 0.01
 WANTED_REPRODUCED = 140
 FUNCTION_SPACE = "function space"
+UNEXPLAINED = "not explained yet"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Publication:
     store: Path
     families: Mapping[str, list[str]] = field(default_factory=dict)  # family -> names of methods
     explanations: Mapping[str, str] = field(default_factory=dict)  # "LL wine VIP" -> why ours differs
+    doubts: Mapping[str, str] = field(default_factory=dict)  # "LL wine gp" -> why an implausible score is right
 
     @classmethod
     def read(cls, store: Path, notes: Path) -> Publication:
@@ -68,9 +70,10 @@ class Publication:
             content = tomllib.loads(notes.read_text(encoding="utf-8"))
         except ValueError as error:
             raise UsageError(f"{notes} is not valid TOML: {error}.") from None
-        for key in content.keys() - {"families", "explanations"}:
-            raise unknown(f"key in {notes}", key, ["families", "explanations"])
-        return cls(store, content.get("families", {}), content.get("explanations", {}))
+        known = [item.name for item in dataclasses.fields(cls) if item.name != "store"]
+        for key in content.keys() - set(known):
+            raise unknown(f"key in {notes}", key, known)
+        return cls(store, **content)
 
     def sibling(self, name: str) -> Publication:
         """Another packed store of the same folder."""
@@ -144,7 +147,16 @@ class Publication:
         return costs["failed"] / ended
 
     def explanation(self, line: ledger.Line) -> str:
-        return self.explanations.get(f"{line.metric.upper()} {line.dataset} {line.method}", "not explained yet")
+        return self.explanations.get(f"{line.metric.upper()} {line.dataset} {line.method}", UNEXPLAINED)
+
+    @cached_property
+    def own_doubts(self) -> dict[str, tuple[plausibility.Doubt, str]]:
+        """"LL wine gp" -> what the plausibility checks say about this score of ours, and the explanation."""
+        found: dict[str, tuple[plausibility.Doubt, str]] = {}
+        for doubt in ledger.own_doubts(self.report.overview):
+            key = f"{doubt.metric.upper()} {doubt.dataset} {doubt.method}"
+            found.setdefault(key, (doubt, self.doubts.get(key, UNEXPLAINED)))
+        return found
 
 
 # Fragments ---------------------------------------------------------------------------------------------------------
@@ -302,19 +314,14 @@ def measures(board: Publication, _: str) -> str:
     rates = board.failure_rates
     above = [f"{entry} ({rate:.1%})" for entry, rate in rates.items() if rate > MOST_FAILURES]
     reached = sum(line.verdict in ("reproduced", "better") for line in board.judged)
-    doubts = ledger.own_doubts(board.report.overview)
+    doubts = board.own_doubts.values()
     rows = [
         ["no entry fails in more than 1 % of its cells", "yes" if not above else f"no: {', '.join(above)}"],
         [f"at least {WANTED_REPRODUCED} of {NUM_PUBLISHED} published scores reproduced or better", f"{reached} of {len(board.judged)}"],
-        ["plausibility checks on our own table", "all pass" if not doubts else f"{count(len(doubts), 'doubt')}: {_doubts(doubts)}"],
+        ["plausibility checks on our own table", "all pass" if not doubts else f"{count(len(doubts), 'doubt')}, below"],
     ]
-    table: str = markdown.table(rows, ["measure", "now"])
-    return table
-
-
-def _doubts(doubts: list[plausibility.Doubt], most: int = 4) -> str:
-    told = [f"{doubt.metric.upper()} of {doubt.method} on {doubt.dataset} ({doubt.check})" for doubt in doubts[:most]]
-    return ", ".join(told) + (f" and {len(doubts) - most} more" if len(doubts) > most else "")
+    told = [f"- {doubt.metric.upper()} of `{doubt.method}` on {doubt.dataset}, {doubt.explanation}: {why}." for doubt, why in doubts]
+    return "\n\n".join(filter(None, [markdown.table(rows, ["measure", "now"]), "\n".join(told)]))
 
 
 def pictures(board: Publication, folder: str) -> str:

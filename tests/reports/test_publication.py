@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -17,6 +18,7 @@ from fsibench.cli.claims import judged, pages
 from fsibench.errors import UsageError
 from fsibench.harness.store import Store
 from fsibench.reports import claims, evenness, publication
+from fsibench.reports.analysis import plausibility
 from fsibench.reports.claims import Claim, citation_problems, judge
 from fsibench.reports.companions import _first_kept, convergence
 from fsibench.reports.numbers import number
@@ -101,6 +103,17 @@ def test_every_published_score_is_judged_once(board: Publication) -> None:
     told = worse[(worse["metric"] == "ll") & (worse["dataset"] == "wine") & (worse["method"] == "VIP")]["explanation"]
     assert set(told) <= {"the noise is shared"}
     assert (worse["explanation"] != "").all()
+
+
+def test_an_odd_score_of_ours_stands_with_its_explanation(board: Publication) -> None:
+    odd = plausibility.Doubt("wine", "vip", "ll", "cap", "LL is 2 nats above what a Gaussian with this RMSE can reach")
+    for doubts, told in (({"LL wine vip": "twins"}, "reach: twins."), ({}, "reach: not explained yet.")):
+        changed = dataclasses.replace(board, doubts=doubts)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(publication.ledger, "own_doubts", lambda _: [odd])
+            text = FRAGMENTS["measures"](changed, "")
+        assert "1 doubt, below" in text
+        assert text.endswith(f"- LL of `vip` on wine, LL is 2 nats above what a Gaussian with this RMSE can {told}")
 
 
 def test_who_wins_is_said_first_and_whether_it_is_a_function_space_method(board: Publication) -> None:
@@ -348,6 +361,14 @@ def test_a_claims_file_with_a_mistake_is_refused(tmp_path: Path) -> None:
 def test_every_cited_claim_holds_on_the_committed_results() -> None:
     leaderboard = ROOT / "leaderboard"
     assert list(citation_problems(pages(leaderboard), judged(leaderboard))) == []
+
+
+@pytest.mark.skipif(not (ROOT / "leaderboard" / "uci.parquet").is_file(), reason="no results are committed yet")
+def test_what_falls_short_or_looks_odd_is_explained_and_nothing_else_is() -> None:
+    committed = Publication.read(ROOT / "leaderboard" / "uci.parquet", ROOT / "leaderboard" / "board.toml")
+    worse = {f"{line.metric.upper()} {line.dataset} {line.method}" for line in committed.judged if line.verdict == "worse"}
+    assert set(committed.explanations) == worse
+    assert set(committed.doubts) == set(committed.own_doubts)
 
 
 @pytest.mark.skipif(not (ROOT / "leaderboard" / "uci.parquet").is_file(), reason="no results are committed yet")
