@@ -14,15 +14,16 @@ which the spectral Stein estimator finds from draws (`blocks.stein`): s_q at its
 evaluated at draws of q. What is differentiated is the surrogate 1/S Σₛ (s_q − s_p)ᵀ f_s with constant scores
 (`kl_surrogate`); its value means nothing. For prior=gp, s_p is exact. Each function has one weight vector at all inputs.
 
-λ is a hyper-parameter of the paper. As in its code and in the SIP paper it is 1/B (`kl_weight=batch`), with batches of 20 rows, or 500 of a
-large table; the evidence bound would have 1/N (`kl_weight=data`). On function values, whose coordinates are strongly correlated, the estimator
+λ is a hyper-parameter of the paper. As in its code and in that of the SIP paper it is 1/B (`kl_weight=batch`), with batches of 20 rows, or 500 of a
+large table; the evidence bound, and the SIP paper as printed, have 1/N (`kl_weight=data`). On function values, whose coordinates are strongly correlated, the estimator
 misses most of the score, and with 1/N what is left does not hold long fits: they interpolate the training rows
 (docs/tuning.md). `score=whitened` estimates in decorrelated coordinates. The first steps (`start_steps`) have no KL and
 are cheap, data term alone: scores take most of a step, and what small budgets lack is steps.
 
 Before the first step, on the clock, evidence fits the GP prior, and of a network prior the one scale of all weights
 (`prior_scale` gives it instead); no gradient reaches either later. Random points come from the range of the training
-inputs (the authors' script also looks at test inputs). Deviation: biases are trained constants, activations leaky ReLU.
+inputs (the authors' scripts also look at test inputs, and for large tables widen that range by half on each side). Deviation: biases are
+trained constants, activations leaky ReLU.
 """
 
 from __future__ import annotations
@@ -127,9 +128,8 @@ class FBNN(Method):
     def fit(self, train: Data, budget: Budget, generator: torch.Generator) -> Iterator[SteinNetwork]:
         model = SteinNetwork(self, train, self.make_prior(train, budget, generator), generator)
         optimiser = Optimiser(model.parameters, self.learning_rate, self.schedule)
-        batch_size = self.batch_size or (SMALL_BATCH if len(train) < LARGE_ROWS else LARGE_BATCH)
-        per_epoch = math.ceil(len(train) / batch_size)
-        for step, batch in enumerate(train.batches(batch_size, generator)):
+        per_epoch = math.ceil(len(train) / model.batch_size)
+        for step, batch in enumerate(train.batches(model.batch_size, generator)):
             fraction = budget.fraction
             if self.max_epochs is not None:
                 if step == self.max_epochs * per_epoch:
@@ -162,13 +162,15 @@ class SteinNetwork(FunctionalNetwork):
             options.num_test_draws,
         )  # fmt: skip
         self.options, self.num_data = options, len(train)
+        self.batch_size = min(options.batch_size or (SMALL_BATCH if len(train) < LARGE_ROWS else LARGE_BATCH), len(train))  # B
 
     def loss(self, batch: Data, beta: float, generator: torch.Generator) -> Tensor:
         """−E_q log p(y | f) per row + λ β KL, with the gradient of the KL."""
         points = torch.cat([batch.x, self.box.draw(self.options.num_random, generator)])  # M
         f = self.q.functions(points, self.q.draw_noise(self.options.num_draws, generator))  # [S, |M|]
         data_term = self.expected_fit(batch.y, f[:, : len(batch)])
-        weight = 1.0 / (len(batch) if self.options.kl_weight == "batch" else self.num_data)  # λ
+        # The authors' scripts drop the short last batch of an epoch; here it has the λ of the others.
+        weight = 1.0 / (self.batch_size if self.options.kl_weight == "batch" else self.num_data)  # λ
         return weight * beta * self.kl_surrogate(f, points, generator) - data_term
 
     def data_term(self, batch: Data, generator: torch.Generator) -> Tensor:

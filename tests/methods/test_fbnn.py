@@ -131,12 +131,13 @@ def test_far_from_the_data_the_spread_grows_to_that_of_the_gaussian_process_prio
     assert right == pytest.approx(1.0, abs=0.35)
 
 
-def test_the_kl_weighs_as_much_as_the_option_says() -> None:
+@pytest.mark.parametrize("rows", [10, 4])
+def test_the_kl_weighs_as_much_as_the_option_says_also_in_a_short_last_batch(rows: int) -> None:
     data = wave(40)
-    batch = Data(data.x[:10], data.y[:10])
+    batch = Data(data.x[:rows], data.y[:rows])
 
     def kl_part(kl_weight: str) -> float:
-        model = network(data, kl_weight=kl_weight)
+        model = network(data, kl_weight=kl_weight, batch_size=10)
         losses: list[float] = [model.loss(batch, beta, torch.Generator().manual_seed(1)).item() for beta in (1.0, 0.0)]
         return losses[0] - losses[1]
 
