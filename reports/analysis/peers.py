@@ -29,8 +29,6 @@ SOURCES = {
     "ortega2023": "Ortega et al. (2023), layers chosen on the test rows",
     "cinquin2025": "Cinquin and Bamler (2025)",
 }
-# n_test/n_train of the published splits.
-TEST_TO_TRAIN = {"standard": 1 / 9, "5-fold": 1 / 4}
 UNNAMED = "shown beside"
 
 
@@ -70,11 +68,11 @@ def _line(row: Mapping[str, Any], entry: str | None, overview: Overview) -> Line
     mean = math.nan if ours is None else float(ours["mean"])
     text = "–" if ours is None or math.isnan(mean) else " ± ".join(with_error(mean, float(ours["standard_deviation"])))
     cells = overview.results.cells
-    verdict, why = _verdict(row, ours, cells[(cells["dataset"] == dataset) & (cells["entry"] == entry)], overview)
+    verdict, why = _verdict(row, ours, cells[(cells["dataset"] == dataset) & (cells["entry"] == entry)])
     return Line(dataset, key, row["column"], row["printed"], row["mean"], entry, mean, text, verdict, why, SOURCES[row["source"]])
 
 
-def _verdict(row: Mapping[str, Any], ours: pd.Series | None, cells: pd.DataFrame, overview: Overview) -> tuple[str, str]:
+def _verdict(row: Mapping[str, Any], ours: pd.Series | None, cells: pd.DataFrame) -> tuple[str, str]:
     metric = str(row["metric"]).lower()
     if metric not in known() or row["units"] != "target":
         return "not comparable", f"{row['metric']} in {row['units']} units is another score than ours"
@@ -94,6 +92,4 @@ def _verdict(row: Mapping[str, Any], ours: pd.Series | None, cells: pd.DataFrame
     if math.isnan(float(ours["mean"])):
         return "worse", f"all {int(ours['failed'])} cells failed"
     spread = row["spread"] * (math.sqrt(row["num_splits"]) if row["spread_is"] == "se" else 1.0)
-    told = {**row, "metric": metric, "spread": spread, "test_to_train": TEST_TO_TRAIN[str(row["splits"])]}
-    verdict, why = compare(told, ours, overview.test_to_train[str(row["dataset"])])
-    return verdict, why
+    return compare({**row, "metric": metric, "spread": spread}, ours)

@@ -175,10 +175,33 @@ def own_row(mean: float, spread: float, splits: int = 20) -> pd.Series:
     [("rmse", 2.6, "reproduced"), ("rmse", 1.0, "better"), ("rmse", 4.0, "worse"), ("ll", 4.0, "better")],
 )
 def test_verdicts(metric: str, ours: float, verdict: str) -> None:
-    # Standard error of the difference: √(2 · 0.5² · 0.3) = 0.39.
-    given, why = ledger.compare(published_row(2.5, 0.5, metric), own_row(ours, 0.5), 0.25)
+    # Standard error of the difference: 0.5 √(2/20) = 0.16.
+    given, why = ledger.compare(published_row(2.5, 0.5, metric), own_row(ours, 0.5))
     assert given == verdict
-    assert "standard errors" in why
+    assert why.startswith(("better by", "worse by"))
+    assert ", p " in why
+
+
+@pytest.mark.parametrize("splits", [5, 20])
+def test_the_verdict_is_that_of_welchs_test(splits: int) -> None:
+    for ours, spread in ((2.6, 0.5), (2.8, 0.3), (2.85, 0.9), (3.2, 0.1)):
+        p_value = stats.ttest_ind_from_stats(ours, spread, splits, 2.5, 0.5, 20, equal_var=False).pvalue
+        assert ledger.compare(published_row(2.5, 0.5), own_row(ours, spread, splits))[0] == ("worse" if p_value < 0.05 else "reproduced")
+
+
+def test_equal_methods_on_random_splits_are_reproduced_in_95_of_100_ledgers() -> None:
+    generator = np.random.default_rng(0)
+    verdicts = []
+    for _ in range(2000):
+        printed, own = generator.normal(2.5, 0.5, 20), generator.normal(2.5, 0.5, 5)
+        row = published_row(printed.mean(), printed.std(ddof=1))
+        verdicts.append(ledger.compare(row, own_row(own.mean(), own.std(ddof=1), 5))[0])
+    assert 0.93 < verdicts.count("reproduced") / len(verdicts) < 0.97
+
+
+def test_equal_numbers_without_spread_are_reproduced() -> None:
+    assert ledger.compare(published_row(2.5, 0.0), own_row(2.5, 0.0))[0] == "reproduced"
+    assert ledger.compare(published_row(2.5, 0.0), own_row(2.6, 0.0))[0] == "worse"
 
 
 def test_own_ranks_are_compared_only_when_all_seven_methods_ran(make_store: MakeStore) -> None:
