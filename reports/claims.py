@@ -4,7 +4,7 @@
     id = "ensemble-over-bbb"
     text = "ensemble has better CRPS than bbb on at least 6 of 8 sets."
     holds = 'better("crps", "ensemble", "bbb", at_least=6, of=8)'
-    splits = 5                      # complete splits from which on it is judged; before that it is open
+    splits = 5                      # it is judged when what it compares has so many splits; before that it is open
 
 A page cites it by repeating the text before a marker: `... on at least 6 of 8 sets. <!-- claim ensemble-over-bbb -->`. A cited
 claim must hold. Conditions are expressions of the functions of `Facts`, numbers, texts, comparisons, `and`, `or`, `not`;
@@ -17,15 +17,17 @@ import ast
 import operator
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 
 from fsibench.errors import UsageError, unknown
-from fsibench.reports.analysis import truth
+from fsibench.reports.analysis import ranking, truth
+from fsibench.reports.analysis.pairs import split_scores
+from fsibench.reports.analysis.standing import Standing
 from fsibench.reports.publication import Publication
 
 State = Literal["holds", "fails", "open"]
@@ -56,9 +58,14 @@ class Facts:
     """What a condition may ask of a board. Each function is one name in conditions."""
 
     board: Publication
+    _used: list[int] = field(default_factory=list)  # numbers of splits behind what was asked
+
+    @property
+    def _fewest_splits(self) -> int:
+        return min(self._used, default=self.board.num_complete_splits)
 
     def better(self, metric: str, a: str, b: str, at_least: int | None = None, of: int | None = None) -> int | bool:
-        """Data sets on which the mean of `a` is better than that of `b`; with `at_least` whether there are so many."""
+        """Data sets on which the mean of `a` over their common splits is better than that of `b`; with `at_least` whether there are so many."""
         means = self._means(metric, a, b)
         if of is not None and len(means) != of:
             raise Unknown(f"{a} and {b} were both run on {len(means)} data sets, not on {of}")
@@ -67,8 +74,11 @@ class Facts:
 
     def separated(self, metric: str, a: str, b: str) -> int:
         """Data sets on which `a` is better than `b` by the corrected paired test, 5 % after Holm."""
-        self._means(metric, a, b)
-        table = self.board.report.pairs[metric]
+        table = self.board.report.pairs.get(self._metric(metric).key, pd.DataFrame(columns=["a", "b"]))
+        table = table[table["a"].isin([a, b]) & table["b"].isin([a, b])]
+        if table.empty:
+            raise Unknown(f"{a} and {b} were not tested against each other in {metric}")
+        self._used.append(int(table["splits"].min()))
         sign = 1.0 if self._metric(metric).larger_is_better else -1.0
         clear = table[table["p_holm"] < 0.05]
         forward = clear[(clear["a"] == a) & (clear["b"] == b)]["difference"]
@@ -85,8 +95,12 @@ class Facts:
         return list(self.board.report.standings[metric].table.index).index(entry) + 1
 
     def best_of(self, metric: str, *entries: str) -> str:
-        """The one of these entries with the best mean rank among all."""
-        return min(entries, key=lambda entry: self.rank(metric, entry))
+        """The one of these entries with the best mean rank among themselves."""
+        return str(self._among(metric, entries).table.index[0])
+
+    def together(self, metric: str, a: str, b: str, *others: str) -> bool:
+        """Whether Nemenyi's test over data sets, of these entries alone, does not tell `a` from `b`."""
+        return b in self._among(metric, (a, b, *others)).near(a)
 
     def tier(self, metric: str, entry: str) -> int:
         return int(self._standing(metric, entry)["tier"])
@@ -95,6 +109,7 @@ class Facts:
         """The entry with the best mean rank."""
         if metric not in self.board.report.standings:
             raise Unknown(f"nothing is ranked in {metric}")
+        self._note_blocks(self.board.report.standings[metric].blocks)
         return str(self.board.report.standings[metric].table.index[0])
 
     def score(self, metric: str, dataset: str, entry: str) -> float:
@@ -102,6 +117,7 @@ class Facts:
         means = self.board.report.overview.means(self._metric(metric).key, dataset)
         if entry not in means:
             raise Unknown(f"{entry} has no {metric} on {dataset}")
+        self._used.append(int(self.board.report.overview.scores[metric][dataset, entry]["splits"]))
         return float(means[entry])
 
     def failures(self, entry: str) -> float:
@@ -143,15 +159,32 @@ class Facts:
         standing = self.board.report.standings.get(self._metric(metric).key)
         if standing is None or entry not in standing.table.index:
             raise Unknown(f"{entry} is not ranked in {metric}")
+        self._note_blocks(standing.blocks)
         return standing.table.loc[entry]
+
+    def _among(self, metric: str, entries: Sequence[str]) -> Standing:
+        overview, key = self.board.report.overview, self._metric(metric).key
+        table = overview.results.table(key)
+        if missing := set(entries) - set(table["entry"]):
+            raise Unknown(f"{', '.join(sorted(missing))} has no {metric}")
+        blocks = ranking.complete_blocks(table, entries=entries)
+        if set(blocks.datasets) != set(overview.results.datasets):
+            raise Unknown(f"{', '.join(entries)} were not all run on every data set")
+        self._note_blocks(blocks)
+        return Standing(overview.results.metrics[key], blocks)
+
+    def _note_blocks(self, blocks: ranking.Blocks) -> None:
+        splits = blocks.values.reset_index()[["dataset", "split"]].drop_duplicates()
+        self._used.append(int(splits.groupby("dataset").size().min()))
 
     def _means(self, metric: str, a: str, b: str) -> list[tuple[float, float]]:
         overview, key = self.board.report.overview, self._metric(metric).key
-        tables = [overview.means(key, dataset) for dataset in overview.results.datasets]
-        pairs = [(means[a], means[b]) for means in tables if a in means and b in means]
-        if not pairs:
-            raise Unknown(f"{a} and {b} have no data set in common")
-        return pairs
+        if {a, b} <= set(overview.results.entries):
+            both = split_scores(overview, key, [a, b]).dropna()
+            if len(both):
+                self._used.append(int(both.groupby(level="dataset", observed=True).size().min()))
+                return [(float(row[a]), float(row[b])) for _, row in both.groupby(level="dataset", observed=True).mean().iterrows()]
+        raise Unknown(f"{a} and {b} have no data set in common")
 
 
 FUNCTIONS = sorted(name for name in vars(Facts) if not name.startswith("_") and callable(getattr(Facts, name)))
@@ -181,12 +214,13 @@ def read(path: Path) -> list[Claim]:
 
 def judge(claim: Claim, board: Publication) -> tuple[State, str]:
     """Whether a claim holds on a board, and why it does not or cannot be said."""
-    if board.num_complete_splits < claim.splits:
-        return "open", f"{board.num_complete_splits} splits are complete, it needs {claim.splits}"
+    facts = Facts(board)
     try:
-        value = _value(_parsed(claim), Facts(board))
+        value = _value(_parsed(claim), facts)
     except Unknown as error:
         return "open", str(error)
+    if facts._fewest_splits < claim.splits:
+        return "open", f"it is of {facts._fewest_splits} splits and needs {claim.splits}"
     if not isinstance(value, bool):
         raise UsageError(f"claim {claim.id}: {claim.holds!r} is {value!r}, not true or false; compare it with something.")
     return ("holds", "") if value else ("fails", claim.holds)

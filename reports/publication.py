@@ -30,6 +30,7 @@ from fsibench.reports.analysis import ledger, plausibility
 from fsibench.reports.analysis.overview import count
 from fsibench.reports.analysis.report import Report
 from fsibench.reports.analysis.results import Subset
+from fsibench.reports.analysis.standing import Standing
 from fsibench.reports.companions import (
     against_first,
     against_printed,
@@ -110,13 +111,14 @@ class Publication:
 
     @cached_property
     def planned(self) -> dict[int, int]:
-        """Split -> number of its cells: as the largest run planned them and those that others added, else every pair of entry and data set that occurs."""
+        """Split -> number of its cells: the most that a run planned, or those that several runs added; else every pair of entry and data set."""
         results = self.report.results
         plans = [run["protocol"]["cells_per_split"] for run in results.runs if "cells_per_split" in run["protocol"]]
         if plans:
-            present = results.cells.groupby("split", observed=True).size()
-            largest = max(plans, key=lambda plan: sum(plan.values()))
-            return {int(split): max(int(number), int(present.get(int(split), 0))) for split, number in largest.items()}
+            numbers = {int(split): int(number) for split, number in results.cells.groupby("split", observed=True).size().items()}
+            for split, number in ((int(split), int(number)) for plan in plans for split, number in plan.items()):
+                numbers[split] = max(numbers.get(split, 0), number)
+            return dict(sorted(numbers.items()))
         pairs = len(results.cells[["entry", "dataset"]].drop_duplicates())
         return {int(split): pairs for split in results.cells["split"].unique()}
 
@@ -172,9 +174,8 @@ def size(board: Publication, _: str) -> str:
     complete, planned = board.num_complete_splits, len(board.planned)
     text = (
         f"{len(results.entries)} {'entry' if len(results.entries) == 1 else 'entries'}, {count(len(results.datasets), 'data set')}, "
-        f"{_seconds(usual.iloc[0], unit) if len(usual) else 'no budget'} per fit{longer}: {complete} of {planned} splits "
-        f"are complete; of {sum(board.planned.values()):,} cells {int(results.finished.sum()):,} have ended, "
-        f"{int(results.failed.sum())} of them badly."
+        f"{_seconds(usual.iloc[0], unit) if len(usual) else 'no budget'} per fit{longer}; {complete} of {count(planned, 'split')} "
+        f"complete, {int(results.finished.sum()):,} of {sum(board.planned.values()):,} cells ended, {int(results.failed.sum())} of them badly."
     )
     revisions = sorted({run["environment"].get("revision", "") for run in results.runs} - {""})
     text += f" Code: revision {', '.join(revisions)}." if revisions else ""
@@ -190,9 +191,9 @@ def _to_come(board: Publication) -> str:
     protocol, results = load_protocol(board.store.stem, {}), board.report.results
     entries = [name for name in protocol.methods if name not in results.entries]
     splits = len(protocol.splits) - len(board.planned)
-    parts = [f"{count(splits, 'split')} more"] if splits > 0 else []
-    parts += [f"{len(entries)} more entries ({', '.join(entries)})"] if entries else []
-    return f" Still to come: {' and '.join(parts)}." if parts else ""
+    parts = [f"{count(splits, 'more split')}"] if splits > 0 else []
+    parts += [f"{count(len(entries), 'more entry', 'more entries')} ({', '.join(entries)})"] if entries else []
+    return f" The protocol has {' and '.join(parts)}, which were not run." if parts else ""
 
 
 def _seconds(budget: str, unit: str) -> str:
@@ -203,7 +204,8 @@ def winner(board: Publication, _: str) -> str:
     """Who wins, and where the best function-space method stands; first on all sets, then where everybody could run."""
     parts = [_winner_of(board, board.report, "")]
     if board.with_all is not None:
-        absent = [entry for entry in board.report.results.entries if entry not in board.report.overview.ranked]
+        overview = board.report.overview
+        absent = [entry for entry in board.report.results.entries if entry not in (*overview.ranked, *overview.distrusted)]
         names = ", ".join(board.with_all.results.datasets)
         others = [entry for entry in absent if entry in board.with_all.overview.ranked]
         where = f"On the {count(len(board.with_all.results.datasets), 'data set')} that {', '.join(others)} can take too ({names})"
@@ -233,15 +235,16 @@ def _winner_of(board: Publication, report: Report, where: str) -> str:
         return ""
     start = f"{where}: " if where else ""
     main = report.standings.get(report.overview.main_metric)
-    firmness = _firmness(main.table, main.num_sets, main.metric.label) if main is not None else ""
+    firmness = _firmness(main) if main is not None else ""
     return f"{start}{'; '.join(sentences)}.{firmness}"
 
 
-def _firmness(table: pd.DataFrame, num_sets: int, label: str) -> str:
+def _firmness(standing: Standing) -> str:
+    table, label = standing.table, standing.metric.label
     leader = str(table.index[0])
-    same = [str(entry) for entry in table.index[1:] if table.loc[entry, "tier"] == table.loc[leader, "tier"]]
     told = f" {leader} stays first in {label} in {100 * table['leads'].iloc[0]:.0f} % of resamples of data sets and splits"
-    return f"{told}; {len(same)} of {len(table) - 1} others cannot be told apart from it on {num_sets} data sets."
+    same = f"{len(standing.near(leader))} of {len(table) - 1} others cannot be told apart from it on {standing.num_sets} data sets"
+    return f"{told}; {same} (Nemenyi's test of {len(table)} entries: their mean ranks of means differ by less than {standing.critical:.1f})."
 
 
 def ranks(board: Publication, _: str) -> str:
@@ -250,7 +253,7 @@ def ranks(board: Publication, _: str) -> str:
     costs = board.report.overview.board
     rows = [[*row, f"{int(cells['failed'])} of {int(cells['cells'])}"] for row, (_, cells) in zip(rows, costs.iterrows(), strict=True)]
     notes = [f"- \\* `{entry}`: {note}." for entry, note in sorted(board.report.results.notes.items())]
-    caption = "Mean rank over data set × split, lower is better; in brackets 95 % intervals over resampled data sets and splits."
+    caption = f"{_ranked_over(board)}; in brackets 95 % intervals over resampled data sets and splits."
     bullets = "\n".join([*notes, *(f"- {text}" for text in board.report.overview.caveats)])
     return "\n\n".join([markdown.table(rows, [*heads, "failed"]), caption, bullets])
 
@@ -258,8 +261,15 @@ def ranks(board: Publication, _: str) -> str:
 def board_table(board: Publication, _: str) -> str:
     """The leaderboard in short: mean ranks alone."""
     heads, rows = _rank_table(board, lambda row: f"{row['mean_rank']:.2f}")
-    caption = "Mean rank over data set × split, lower is better. – is not ranked."
+    caption = f"{_ranked_over(board)}. – is not ranked."
     return "\n\n".join([markdown.table(rows, heads), caption])
+
+
+def _ranked_over(board: Publication) -> str:
+    blocks = board.report.overview.blocks[board.report.overview.main_metric].values.reset_index()
+    each = blocks.groupby("dataset", observed=True)["split"].nunique() if len(blocks) else pd.Series([0])
+    splits = str(each.max()) if each.min() == each.max() else f"{each.min()} to {each.max()}"
+    return f"Mean rank over {count(len(each), 'data set')} × {splits} splits that every ranked entry has, lower is better"
 
 
 def _rank_table(board: Publication, text: Callable[[pd.Series], str]) -> tuple[list[str], list[list[str]]]:

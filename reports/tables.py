@@ -78,7 +78,7 @@ def _latex_block(overview: Overview, key: str, entries: list[str], datasets: lis
 def _caption(overview: Overview, key: str) -> str:
     metric = overview.results.metrics[key]
     text = (
-        f"{metric.label} ({direction(metric)}): mean ± standard error over splits. Best in bold, second underlined; equal means share a mark, means with failed cells have none. "
+        f"{metric.label} ({direction(metric)}): mean ± standard error over splits. Best in bold, second underlined; equal means share a mark, means with failed cells or of fewer splits have none. "
         "Mean rank: over dataset × split."
     )
     if overview.results.failed.any():
@@ -88,7 +88,7 @@ def _caption(overview: Overview, key: str) -> str:
 
 def _latex_column(overview: Overview, dataset: str, entries: Sequence[str], key: str) -> list[str]:
     means, scores = overview.means(key, dataset), overview.scores[key]
-    whole = {name: mean for name, mean in means.items() if name in overview.ranked and not scores[dataset, name]["failed"]}
+    whole = {name: mean for name, mean in means.items() if _can_be_marked(overview, dataset, name, key)}
     marks = ranking.marks(whole, overview.results.metrics[key].larger_is_better)
     cells = []
     for entry in entries:
@@ -100,6 +100,10 @@ def _latex_column(overview: Overview, dataset: str, entries: Sequence[str], key:
         text = latex_number(row["mean"], row["standard_error"], row["splits"]) + dagger
         cells.append(_marked(text, marks.get(entry)))
     return cells
+
+
+def _can_be_marked(overview: Overview, dataset: str, entry: str, key: str) -> bool:
+    return entry in overview.ranked and not overview.scores[key][dataset, entry]["failed"] and (dataset, entry) not in overview.fewer_splits
 
 
 def _marked(text: str, mark: str | None) -> str:

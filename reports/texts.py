@@ -57,9 +57,9 @@ def entry_name(entry: str, row: pd.Series) -> str:
 
 def score_table(overview: Overview, key: str) -> dict[str, Any]:
     """Data set means of one metric as text, entries in the order of the leaderboard."""
-    metric, scores, datasets = overview.results.metrics[key], overview.scores[key], overview.results.datasets
+    metric, datasets = overview.results.metrics[key], overview.results.datasets
     rows = [
-        [entry_name(str(entry), row), *(score_text(scores.get((dataset, str(entry)))) for dataset in datasets)]
+        [entry_name(str(entry), row), *(score_text(overview, key, dataset, str(entry)) for dataset in datasets)]
         for entry, row in overview.board.iterrows()
     ]
     rule = failure_rule(ranking.CONSTANT in overview.results.entries)
@@ -67,14 +67,19 @@ def score_table(overview: Overview, key: str) -> dict[str, Any]:
         f"Mean ± standard error over splits of the {explanation(metric)}; {direction(metric)}. "
         f"† contains failed cells: {rule}"
     )
+    if overview.fewer_splits:
+        caption += " In brackets the number of splits where other entries have more: means of other splits, to be compared with care."
     return {"key": key, "title": metric.label, "caption": caption, "heads": datasets, "rows": rows}
 
 
-def score_text(cell: Mapping[str, float] | None) -> str:
+def score_text(overview: Overview, key: str, dataset: str, entry: str) -> str:
+    """Mean and standard error, with marks for failures and for fewer splits than others."""
+    cell = overview.scores[key].get((dataset, entry))
     if cell is None or math.isnan(cell["mean"]):
         return "failed" if cell is not None and cell["failed"] else "–"
     mean, error = with_error(cell["mean"], cell["standard_error"], cell["splits"])
-    return f"{mean} ± {error}" + (" †" if cell["failed"] else "")
+    fewer = overview.fewer_splits.get((dataset, entry))
+    return f"{mean} ± {error}" + (" †" if cell["failed"] else "") + (f" ({fewer})" if fewer else "")
 
 
 def _machine(environment: Mapping[str, Any]) -> dict[str, Any]:

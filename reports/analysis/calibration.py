@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from fsibench.reports.analysis import statistics
 from fsibench.reports.analysis.overview import Overview
@@ -56,29 +57,38 @@ def calibration(counts: Floats, sharpness: float, test_to_train: float) -> Calib
     """From PIT counts of several splits, [splits, bins]."""
     pooled = counts.sum(0)
     gaps = coverage_gap(counts)
-    p_value = math.erfc(abs(float(gaps.mean())) / gap_error(gaps, float(pooled.sum()), test_to_train) / math.sqrt(2))
     return Calibration(
         pit=pooled / pooled.sum() * len(pooled),
         coverage=coverage(pooled),
         error=float(calibration_error(pooled)),
         sharpness=sharpness,
         gap=float(gaps.mean()),
-        p_value=p_value,
+        p_value=gap_p_value(gaps, float(pooled.sum()), test_to_train),
     )
 
 
-def gap_error(gaps: Floats, num_points: float, test_to_train: float) -> float:
-    """Standard error of the mean gap over splits, never below that of a calibrated predictive.
+def gap_p_value(gaps: Floats, num_points: float, test_to_train: float) -> float:
+    """Is the mean gap over splits more than chance? The larger p-value of two tests, so that neither few points nor few splits mislead.
+
+    With the error that a calibrated predictive has, and with that of the gaps seen, whose few splits call for Student's distribution.
+    """
+    gap = abs(float(gaps.mean()))
+    found = 2 * stats.norm.sf(gap / calibrated_error(len(gaps), num_points, test_to_train))
+    if len(gaps) > 1:
+        seen = math.sqrt(statistics.corrected_variance(gaps, test_to_train))
+        found = max(found, 2 * stats.t.sf(gap / seen, len(gaps) - 1) if seen > 0 else 0.0)
+    return float(found)
+
+
+def calibrated_error(num_splits: int, num_points: float, test_to_train: float) -> float:
+    """Standard error of the mean gap of a calibrated predictive.
 
     A uniform transform lies within k of the nine intervals, k = 0..9 equally likely: the gap of n points has variance
     (10² − 1)/12 / 9² / n. Two splits share the fraction `test_to_train`/(1 + `test_to_train`) of their test points.
     """
-    num_splits = len(gaps)
     per_split = (10**2 - 1) / 12 / 9**2 / (num_points / num_splits)
     shared = test_to_train / (1 + test_to_train)
-    calibrated = per_split * (1 / num_splits + shared * (1 - 1 / num_splits))
-    seen = statistics.corrected_variance(gaps, test_to_train) if num_splits > 1 else 0.0
-    return math.sqrt(max(calibrated, seen))
+    return math.sqrt(per_split * (1 / num_splits + shared * (1 - 1 / num_splits)))
 
 
 def table(found: dict[tuple[str, str], Calibration]) -> pd.DataFrame:

@@ -28,7 +28,7 @@ from scipy import stats
 
 from fsibench.reports.analysis import ranking, statistics
 from fsibench.reports.analysis.overview import Overview
-from fsibench.reports.analysis.pairs import unit_scale
+from fsibench.reports.analysis.pairs import split_scores, unit_scale
 from fsibench.reports.analysis.results import Floats
 
 # Differences below this do not matter: 1 % of the target's standard deviation, 0.01 nats, one percentage point.
@@ -72,12 +72,11 @@ class Duel:
 
 def duels(overview: Overview, metric: str) -> dict[tuple[str, str], Duel]:
     """Every pair of ranked entries, (a, b) in the order of the ranking."""
-    blocks = overview.blocks[metric]
-    if blocks.values.empty:
+    values = split_scores(overview, metric)
+    if values.empty:
         return {}
     sign = 1.0 if overview.results.metrics[metric].larger_is_better else -1.0
-    imputed = ranking.impute(blocks.values, blocks.constant).groupby(level=["dataset", "split"], observed=True).mean()
-    scores = sign * ranking.significant(imputed)
+    scores = sign * ranking.significant(values)
     scores = scores.div(unit_scale(overview, metric).reindex(scores.index.get_level_values("dataset")).to_numpy(), axis=0)
     order = [str(entry) for entry in overview.board.index if entry in scores.columns]
     pairs = list(itertools.islice(itertools.combinations(range(len(order)), 2), MOST_PAIRS))

@@ -29,7 +29,7 @@ from fsibench.metrics import known
 from fsibench.reports.analysis import plausibility, ranking
 from fsibench.reports.analysis.overview import Overview
 from fsibench.reports.analysis.results import Results
-from fsibench.reports.numbers import number, with_error
+from fsibench.reports.numbers import number, p_text, with_error
 
 VERDICTS = ("reproduced", "better", "worse", "implausible as printed", "variant", "not comparable", "not run")
 # Fewer splits or seconds than this say nothing about a published number.
@@ -189,8 +189,7 @@ def compare(row: Mapping[str, Any], ours: pd.Series) -> tuple[str, str]:
     gain = sign * (float(ours["mean"]) - row["mean"])
     p_value = _welch(gain, float(ours["standard_deviation"]), int(ours["splits"]), row["spread"], row.get("num_splits", NUM_PUBLISHED_SPLITS))
     verdict = "reproduced" if p_value > LEVEL_OF_TEST else "better" if gain > 0 else "worse"
-    shown = "below 0.001" if p_value < 0.001 else f"{p_value:.3f}"
-    return verdict, f"{'better' if gain >= 0 else 'worse'} by {number(abs(gain), 3)}, p {shown}"
+    return verdict, f"{'better' if gain >= 0 else 'worse'} by {number(abs(gain), 3)}, p {p_text(p_value)}"
 
 
 def _welch(difference: float, own_spread: float, num_own: int, other_spread: float, num_others: int) -> float:

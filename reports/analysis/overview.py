@@ -91,6 +91,14 @@ class Overview:
         return {entry: cell["mean"] for entry, cell in cells if cell is not None and not np.isnan(cell["mean"])}
 
     @cached_property
+    def fewer_splits(self) -> dict[tuple[str, str], int]:
+        """(dataset, entry) -> its number of splits, where another entry has more: such means are not of the same splits."""
+        cells = self.results.cells[self.results.finished]
+        numbers = cells.groupby(["dataset", "entry"], observed=True)["split"].nunique()
+        most = numbers.groupby(level="dataset", observed=True).transform("max")
+        return {(str(dataset), str(entry)): int(number) for (dataset, entry), number in numbers[numbers < most].items()}
+
+    @cached_property
     def test_to_train(self) -> dict[str, float]:
         """n_test/n_train per data set: how much the splits overlap. Splits of synthetic sets are fresh draws: 0."""
         cells = self.results.cells

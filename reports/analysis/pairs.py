@@ -9,17 +9,24 @@ from fsibench.reports.analysis.overview import Overview
 
 
 def pairwise(overview: Overview, key: str) -> pd.DataFrame:
-    """Corrected paired tests on every data set, all pairs; Holm's adjustment is within a data set."""
-    blocks = overview.blocks[key]
-    over_seeds = ranking.impute(blocks.values, blocks.constant).groupby(level=["dataset", "split"], observed=True).mean()
+    """Corrected paired tests on every data set, all pairs of ranked entries; Holm's adjustment is within a data set."""
     tables = []
-    for dataset, values in over_seeds.groupby(level="dataset", observed=True):
+    for dataset, values in split_scores(overview, key).groupby(level="dataset", observed=True):
         table = statistics.paired_differences(values, overview.test_to_train[str(dataset)])
         tables.append(table.assign(dataset=dataset))
     if not tables:
         return pd.DataFrame()
     tested: pd.DataFrame = statistics.with_p_values(pd.concat(tables, ignore_index=True), families="dataset")
     return tested
+
+
+def split_scores(overview: Overview, key: str, entries: list[str] | None = None) -> pd.DataFrame:
+    """Data set and split x entries (default: the ranked ones), seeds averaged: also splits that not all of them have, for pairs that do."""
+    entries = overview.blocks[key].entries if entries is None else entries
+    values, known = ranking.wide(overview.results.table(key))
+    constant = values[ranking.CONSTANT] if ranking.CONSTANT in values.columns else None
+    scores = ranking.impute(values[entries], constant).where(known[entries])
+    return scores.groupby(level=["dataset", "split"], observed=True).mean()
 
 
 def scaled_means(overview: Overview, key: str) -> pd.DataFrame:

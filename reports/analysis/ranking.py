@@ -44,8 +44,8 @@ class Blocks:
 def complete_blocks(table: pd.DataFrame, value: str = "value", entries: Sequence[str] | None = None) -> Blocks:
     """The blocks in which every ranked entry has an outcome, a score or a failure.
 
-    An entry that was run on few blocks would leave few complete ones. Entries are therefore left out, the one
-    with the most to gain first, as long as that makes (number of entries) x (number of complete blocks) larger.
+    An entry that was run on few blocks would leave few complete ones. Entries are therefore left out, those that lack the same
+    blocks together and those with the most to gain first, as long as that makes (number of entries) x (number of complete blocks) larger.
     Naming `entries` ranks exactly those.
     """
     values, known = wide(table, value)
@@ -87,11 +87,15 @@ def largest_complete_part(known: pd.DataFrame) -> list[str]:
     missing = ~known
     while len(kept) > 1:
         per_block = missing[kept].sum(axis=1)
-        gains = [(len(kept) - 1) * int((per_block == missing[entry]).sum()) for entry in kept]
+        alike: dict[bytes, list[str]] = {}  # entries that lack the same blocks: removing some of them completes nothing
+        for entry in kept:
+            alike.setdefault(missing[entry].to_numpy().tobytes(), []).append(entry)
+        gains = [(len(kept) - len(group)) * int((per_block == len(group) * missing[group[0]]).sum()) for group in alike.values()]
         best = int(np.argmax(gains))
         if gains[best] <= len(kept) * int((per_block == 0).sum()):
             break
-        kept.pop(best)
+        dropped = list(alike.values())[best]
+        kept = [entry for entry in kept if entry not in dropped]
     return kept
 
 

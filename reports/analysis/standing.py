@@ -81,6 +81,11 @@ class Standing:
         )
         return table.fillna({"leads": 0.0}).sort_values("mean_rank", kind="stable")
 
+    def near(self, entry: str) -> list[str]:
+        """Other entries that Nemenyi's test over data sets does not tell from this one, best first."""
+        of_means = self.table["rank_of_means"]
+        return [str(other) for other in of_means.index if other != entry and abs(of_means[other] - of_means[entry]) <= self.critical]
+
     def sentence(self) -> str:
         """Who leads, how firmly, and what this run could not have seen."""
         table, label = self.table, self.metric.label
@@ -95,7 +100,7 @@ class Standing:
             share = table["leads"].iloc[0]
             firm = f"and stays first in {100 * share:.0f} % of resamples" if self.num_sets > 1 else "on one data set"
             text = f"{leader} leads in {label} with a mean rank of {rank} {firm}; {table.index[1]} follows."
-        same = [str(entry) for entry in table.index if entry not in level and table.loc[entry, "tier"] == table.loc[leader, "tier"]]
+        same = [entry for entry in self.near(leader) if entry not in level]
         if same and self.num_sets > 1:
             text += f" {_names(same)} cannot be told apart from {'it' if len(level) == 1 else 'them'} on {self.num_sets} data sets."
         return text

@@ -55,26 +55,28 @@ def table(finals: pd.DataFrame) -> pd.DataFrame:
 def correlations(means: pd.DataFrame, seed: int = 1) -> list[Correlation]:
     """Rank correlation of closeness to the posterior with the test score: +1 when both order entries alike.
 
-    Problems and entries are resampled: both are a choice among many.
+    Problems and entries are resampled, both are a choice among many: problems that have the same entries get the same draws of them.
     """
     found = []
     for distance in DISTANCES:
         for score in SCORES:
-            wide = [part[[f"truth_{distance}", score]].dropna() for _, part in means.groupby("dataset", observed=True)]
+            by_entry = means.astype({"entry": str}).sort_values("entry").set_index("entry")
+            wide = [part[[f"truth_{distance}", score]].dropna() for _, part in by_entry.groupby("dataset", observed=True)]
             wide = [part for part in wide if len(part) >= 4]
             if wide:
-                found.append(_correlation(distance, score, [part.to_numpy(float) for part in wide], seed))
+                found.append(_correlation(distance, score, wide, seed))
     return found
 
 
-def _correlation(distance: str, score: str, problems: list[Floats], seed: int) -> Correlation:
+def _correlation(distance: str, score: str, parts: list[pd.DataFrame], seed: int) -> Correlation:
+    """`parts`: one table per problem, entries x (distance, score)."""
     signs = np.array([1.0, -1.0 if known()[score].larger_is_better else 1.0])  # small distances are good
-    problems = [part * signs for part in problems]
+    problems = [part.to_numpy(float) * signs for part in parts]
     values = np.array([_spearman(part[None])[0] for part in problems])
     generator = np.random.default_rng(seed)
-    by_entry = np.stack([
-        _spearman(part[generator.integers(len(part), size=(NUM_RESAMPLES, len(part)))]) for part in problems
-    ])  # [problems, resamples]
+    teams = {tuple(part.index): len(part) for part in parts}
+    drawn = {team: generator.integers(size, size=(NUM_RESAMPLES, size)) for team, size in teams.items()}
+    by_entry = np.stack([_spearman(problem[drawn[tuple(part.index)]]) for problem, part in zip(problems, parts, strict=True)])  # [problems, resamples]
     chosen = generator.integers(len(problems), size=by_entry.shape)
     resampled = _mean(np.take_along_axis(by_entry, chosen, 0))
     low, high = np.nanquantile(resampled, [0.025, 0.975]) if np.isfinite(resampled).any() else (np.nan, np.nan)

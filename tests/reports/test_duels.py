@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsibench.reports.analysis import duels, results, statistics
+from fsibench.reports import texts
+from fsibench.reports.analysis import duels, pairs, results, statistics
 from fsibench.reports.analysis.overview import Overview
 
 MakeStore = Callable[..., Path]
@@ -85,3 +86,28 @@ def test_a_signed_rank_test_can_reject_from_the_stated_number_of_sets_on() -> No
     needed = statistics.sets_for_signed_rank(pairs)
     smallest = {count: stats.wilcoxon(np.arange(1.0, count + 1), method="exact").pvalue * pairs for count in (needed - 1, needed)}
     assert smallest[needed] <= 0.05 < smallest[needed - 1]
+
+
+def test_a_pair_is_compared_on_all_its_splits_whatever_a_third_entry_lacks(make_store: MakeStore) -> None:
+    entries = ("bbb", "constant", "sip", "vip")
+    failures = {("sip", name, 4): "interrupted" for name in ("boston", "wine")}
+    overview = Overview(results.load(make_store(entries=entries, splits=5, datasets={"boston": 9.0, "wine": 0.8}, failures=failures)))
+    assert len(overview.blocks["crps"].values) == 8  # all four entries, four splits of two sets
+    found = duels.duels(overview, "crps")
+    splits = {pair: set(duel.sets["splits"]) for pair, duel in found.items()}
+    assert splits["bbb", "vip"] == {5}
+    assert splits["bbb", "sip"] == {4}
+    tested = pairs.pairwise(overview, "crps").set_index(["a", "b", "dataset"])["splits"]
+    assert tested["bbb", "vip", "boston"] == 5
+    assert tested["bbb", "sip", "wine"] == 4
+
+
+def test_means_of_fewer_splits_are_marked(make_store: MakeStore) -> None:
+    failures = {("sip", "boston", 2): "interrupted"}
+    overview = Overview(results.load(make_store(entries=("bbb", "sip"), splits=3, datasets={"boston": 9.0, "wine": 0.8}, failures=failures)))
+    assert overview.fewer_splits == {("boston", "sip"): 2}
+    table = texts.score_table(overview, "crps")
+    shown = {row[0]: row[1:] for row in table["rows"]}
+    assert shown["sip"][0].endswith(" (2)")
+    assert "(" not in shown["sip"][1] + shown["bbb"][0]
+    assert "In brackets the number of splits" in table["caption"]

@@ -131,7 +131,7 @@ def test_a_partial_board_says_how_partial_it_is(make_store: MakeStore, tmp_path:
     where = packed(store, tmp_path / "partial")
     board = Publication.read(where / "uci.parquet", where / "board.toml")
     text = FRAGMENTS["size"](board, "")
-    assert "3 entries, 8 data sets, 20 s per fit: 1 of 20 splits are complete; of 480 cells 47 have ended" in text
+    assert "3 entries, 8 data sets, 20 s per fit; 1 of 20 splits complete, 47 of 480 cells ended" in text
     assert "The board is partial: 19 splits to go" in text
     assert "a verdict needs at least 5 splits of 20 s" in FRAGMENTS["published"](board, "")
 
@@ -143,7 +143,7 @@ def test_cells_that_other_runs_added_count_as_planned(make_store: MakeStore, tmp
         opened.end_run(opened.begin_run(["fsibench"], planned, {}), "finished")
     where = packed(store, tmp_path / "added")
     board = Publication.read(where / "uci.parquet", where / "board.toml")
-    assert "2 of 2 splits are complete; of 48 cells 48 have ended" in FRAGMENTS["size"](board, "")
+    assert "2 of 2 splits complete, 48 of 48 cells ended" in FRAGMENTS["size"](board, "")
 
 
 def test_entries_with_fewer_splits_than_others_are_named(make_store: MakeStore, tmp_path: Path, board: Publication) -> None:
@@ -167,7 +167,7 @@ def test_the_short_board_has_the_mean_ranks_of_the_long_one(board: Publication) 
 
 def test_what_the_protocol_has_beyond_the_board_is_said(board: Publication) -> None:
     text = FRAGMENTS["size"](board, "")
-    assert "Still to come: 15 splits more and " in text
+    assert "The protocol has 15 more splits and " in text
     assert "more entries (" in text
     assert "vip_collapsed" in text.split("more entries (")[1]
     assert "vip," not in text.split("more entries (")[1]
@@ -300,6 +300,9 @@ def state(board: Publication, holds: str, splits: int = 1) -> str:
         ('better("crps", "aadm", "gp", at_least=5, of=8)', "open"),
         ('better("crps", "aadm", "absent", at_least=1)', "open"),
         ('best_of("crps", "vip", "aadm", "gp") == "aadm"', "open"),
+        ('together("crps", "aadm", "avb", "bbb", "constant", "vip") and not together("crps", "aadm", "constant", "avb", "bbb", "vip")', "holds"),
+        ('separated("crps", "gp", "constant") == 0', "open"),
+        ('separated("pinball", "aadm", "vip") == 0', "open"),
         ('best_of("crps", "vip", "aadm") == "aadm"', "holds"),
         ('first("crps") == "aadm" and place("crps", "aadm") == 1', "holds"),
         ('rank("rmse", "vip") > rank("rmse", "aadm") + 1', "holds"),

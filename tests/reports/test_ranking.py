@@ -144,3 +144,20 @@ def test_the_sentence_names_one_leader_or_all_that_are_level() -> None:
     level = ranking.complete_blocks(grid_table({"a": [1.0, 1.0, 2.0, 2.0], "b": [2.0, 2.0, 1.0, 1.0], "c": [3.0, 3.0, 3.0, 3.0]}))
     sentence = Standing(crps, level).sentence()
     assert sentence == "a, b lead in CRPS with equal mean ranks of 1.50. c cannot be told apart from them on 2 data sets."
+
+
+@pytest.mark.parametrize(("late", "kept"), [(1, 10), (4, 10), (7, 17), (13, 23)])
+def test_entries_that_lack_the_same_splits_leave_or_stay_together(late: int, kept: int) -> None:
+    # ten entries on five splits of eight sets, others on three: 10 x 40 cells against (10 + late) x 24
+    known_cells = pd.DataFrame(True, index=range(40), columns=[f"m{index:02}" for index in range(10 + late)])
+    known_cells.iloc[24:, 10:] = False
+    assert ranking.largest_complete_part(known_cells) == list(known_cells.columns[:kept])
+
+
+def test_near_the_leader_is_what_the_critical_difference_does_not_separate() -> None:
+    values = pd.DataFrame({name: [float(place)] * 8 for place, name in enumerate("abcdef")})
+    values.index = pd.MultiIndex.from_tuples([(f"set{k}", 0) for k in range(8)], names=["dataset", "split"])
+    standing = Standing(known()["crps"], ranking.Blocks(values, None, [], 0))
+    assert standing.critical == pytest.approx(2.66, abs=0.01)  # six entries on eight sets
+    assert standing.near("a") == ["b", "c"]
+    assert standing.near("c") == ["a", "b", "d", "e"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from fsibench.cli import compare as compare_command
 from fsibench.cli import report as report_command
@@ -377,10 +379,19 @@ def test_a_calibrated_method_is_hardly_ever_flagged() -> None:
     assert np.mean([flag != "" for flag in flags]) <= 0.02
 
 
-def test_the_over_confident_entry_is_flagged_on_the_page(full_site: Path) -> None:
-    table = pd.read_csv(full_site / "tables" / "calibration.csv", keep_default_na=False)
-    flagged = set(table.loc[table["flag"] == "over-confident", "entry"])
-    assert flagged == {"vip"}
+def test_the_over_confident_entry_is_flagged(make_store: MakeStore) -> None:
+    found = calibration.calibrations(Overview(results.load(make_store(splits=12, entries=("bbb", "constant", "vip"), num_test=500))))
+    table = calibration.table(found)
+    assert set(table.loc[table["flag"] == "over-confident", "entry"]) == {"vip"}
+    assert (table["flag"] == "under-confident").sum() == 0
+
+
+def test_three_splits_need_more_than_a_gap_of_two_errors() -> None:
+    gaps = np.array([0.039, 0.050, 0.061])  # t = 7.9 without overlap; with it 4.6, and p 0.044 at two degrees of freedom
+    seen = math.sqrt(statistics.corrected_variance(gaps, 0.25))
+    expected = 2 * stats.t.sf(gaps.mean() / seen, 2)
+    assert calibration.gap_p_value(gaps, 6000.0, 0.25) == pytest.approx(expected)
+    assert calibration.gap_p_value(gaps[:1], 2000.0, 0.25) < expected  # one split: nothing but the calibrated error
 
 
 # Comparison ----------------------------------------------------------------------------------------------------

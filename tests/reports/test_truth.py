@@ -97,3 +97,21 @@ def test_published_agreement_has_the_correlations_of_both_groups() -> None:
 def test_a_store_without_references_says_so(make_store: Callable[..., Path]) -> None:
     ends = truth_finals(make_store("none", entries=("bbb",), splits=1))
     assert distances(ends) == agreement(ends) == "No problem with a reference posterior was run."
+
+
+def test_an_effect_that_entries_have_on_every_problem_does_not_average_out() -> None:
+    # One entry's score is off by the same amount on every problem: more problems of the same entries do not narrow the interval.
+    generator = np.random.default_rng(3)
+    effect = generator.normal(size=12)
+
+    def width(num_problems: int) -> float:
+        rows = [
+            {"dataset": f"reference-{problem:02}", "entry": f"m{index:02}", "truth_w2": 0.1 * index, "crps": 0.1 * index + 0.5 * effect[index], "ll": 0.0}
+            for problem in range(num_problems)
+            for index in range(12)
+        ]
+        found = {(line.distance, line.score): line for line in truth.correlations(pd.DataFrame(rows).assign(**dict.fromkeys(
+            [f"truth_{name}" for name in truth.DISTANCES if name != "w2"], 0.0)))}  # fmt: skip
+        return found["w2", "crps"].high - found["w2", "crps"].low
+
+    assert width(30) == pytest.approx(width(1), rel=0.1)

@@ -58,7 +58,8 @@ def passport(report: Report, dataset: str) -> dict[str, str]:
     part = cells[cells["dataset"] == dataset]
     sizes = {name: part[name].dropna().max() for name in ("num_train", "num_test", "num_inputs")}
     texts = {name: "–" if pd.isna(size) else f"{int(size):,}".replace(",", "\u202f") for name, size in sizes.items()}
-    return {**texts, "splits": str(part["split"].nunique())}
+    each = part.groupby("entry", observed=True)["split"].nunique()
+    return {**texts, "splits": f"{each.max()}" if each.min() == each.max() else f"{each.min()} to {each.max()}"}
 
 
 def thinned(report: Report, dataset: str) -> str:
@@ -103,7 +104,7 @@ def ranking_rows(report: Report, dataset: str) -> list[dict[str, Any]]:
             "page": report.entry_files[entry],
             "note": results.notes.get(entry, ""),
             "distrusted": entry in overview.distrusted,
-            "cells": [score_text(overview.scores[key].get((dataset, entry))) for key in results.metrics],
+            "cells": [score_text(overview, key, dataset, entry) for key in results.metrics],
         }
         for entry in order
     ]

@@ -92,12 +92,12 @@ def standing_rows(report: Report, entry: str) -> list[list[str]]:
 
 
 def score_rows(report: Report, entry: str) -> list[dict[str, Any]]:
-    scores, results = report.overview.scores, report.results
+    overview, results = report.overview, report.results
     return [
         {
             "dataset": dataset,
             "page": report.dataset_files[dataset],
-            "cells": [score_text(scores[key].get((dataset, entry))) for key in results.metrics],
+            "cells": [score_text(overview, key, dataset, entry) for key in results.metrics],
         }
         for dataset in results.datasets
     ]

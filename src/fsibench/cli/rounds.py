@@ -39,13 +39,13 @@ def rounds(store: Store, cells: Sequence[Cell], todo: Sequence[Cell], race: str 
 
 
 def final_scores(store: Store, cells: Sequence[Cell], metric: str) -> dict[str, pd.DataFrame]:
-    """Data set -> scores at the end, splits x entries; NaN where a cell failed or was not run."""
+    """Data set -> scores at the end, splits x entries, means over seeds; NaN where all cells failed or none was run."""
     known = set(store.metrics())
     frame = store.evaluations(only_final=True)
     frame = frame[frame["cell"].isin([cell.id for cell in cells]) & (frame["status"] == "ok")]
     values = frame[metric] if metric in known else float("nan")
     table = frame.assign(value=values)
     return {
-        str(dataset): rows.pivot_table("value", ["split", "seed"], "entry", dropna=False)
+        str(dataset): rows.pivot_table("value", "split", "entry", dropna=False)
         for dataset, rows in table.groupby("dataset")
     }
