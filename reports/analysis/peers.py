@@ -92,4 +92,5 @@ def _verdict(row: Mapping[str, Any], ours: pd.Series | None, cells: pd.DataFrame
     if math.isnan(float(ours["mean"])):
         return "worse", f"all {int(ours['failed'])} cells failed"
     spread = row["spread"] * (math.sqrt(row["num_splits"]) if row["spread_is"] == "se" else 1.0)
-    return compare({**row, "metric": metric, "spread": spread}, ours)
+    verdict, why = compare({**row, "metric": metric, "spread": spread}, ours)
+    return verdict, why

@@ -112,6 +112,6 @@ def test_an_effect_that_entries_have_on_every_problem_does_not_average_out() -> 
         ]
         found = {(line.distance, line.score): line for line in truth.correlations(pd.DataFrame(rows).assign(**dict.fromkeys(
             [f"truth_{name}" for name in truth.DISTANCES if name != "w2"], 0.0)))}  # fmt: skip
-        return found["w2", "crps"].high - found["w2", "crps"].low
+        return float(found["w2", "crps"].high - found["w2", "crps"].low)
 
     assert width(30) == pytest.approx(width(1), rel=0.1)
