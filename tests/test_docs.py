@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -66,6 +67,20 @@ def test_every_command_that_is_shown_exists(path: Path) -> None:
     parser = _parser()
     known = next(action.choices for action in parser._actions if action.choices)
     assert commands_in(path) <= set(known)
+
+
+def command_lines(path: Path) -> list[str]:
+    """Whole commands: after a prompt, or indented in a block; a trailing comment is not part of them."""
+    found = re.findall(r"^(?:\$ | {4})fsibench ([a-z].*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [line for line in found if not line.startswith(("is ", "import"))]
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if command_lines(path)], ids=lambda path: path.name)
+def test_every_command_that_is_shown_has_the_options_it_is_shown_with(path: Path) -> None:
+    for line in command_lines(path):
+        words = shlex.split(line, comments=True)
+        words = [re.sub(r"^(N|COUNT)$", "1", word) for word in words]
+        _parser().parse_args(words)  # raises UsageError or SystemExit
 
 
 def test_the_data_set_of_the_plugin_guide_is_split_and_audited(tmp_path: Path) -> None:

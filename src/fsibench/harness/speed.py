@@ -5,7 +5,7 @@ busy. So results of several machines, or of one that had other work, cannot be p
 CPU seconds in units of a fixed kernel, which runs in the cell itself: before training, and again at every look, off the clock.
 
 The kernel is half a batched matrix product and half small operations, since that is what training steps consist of. What remains is
-that methods differ in their shares of the two: docs/trust.md has a measurement.
+that methods differ in their shares of the two.
 """
 
 from __future__ import annotations
