@@ -89,8 +89,10 @@ def examples(session: nox.Session) -> None:
 
 EXPERIMENTS = (
     *("figure1", "alternatives", "inducing-snelson", "inducing-composite", "forward-kl", "adaptive-contrast", "uci", "large"),
-    *("alpha-sweep", "inducing-sweep", "samples", "noise-floor"),
+    *("alpha-sweep", "inducing-sweep", "noise-floor"),
 )
+# Experiments that no protocol can be: within one fit.
+STUDIES = {"gradients": "scripts/gradient_study.py", "samples": "scripts/sample_study.py"}
 
 
 @nox.session
@@ -98,9 +100,10 @@ def experiments(session: nox.Session) -> None:
     """Every experiment of docs/experiments.md in its short form, end to end; names as arguments run only those."""
     install(session, "-e", ".[gp]")
     folder = Path("results") / "experiments"
-    for name in session.posargs or (*EXPERIMENTS, "gradients"):
-        if name == "gradients":
-            session.run("python", "scripts/gradient_study.py", "--lite", "--out", str(folder / name), env=ONE_THREAD)
+    for name in session.posargs or (*EXPERIMENTS, *STUDIES):
+        if name in STUDIES:
+            out = ("--out", str(folder / name)) if name == "gradients" else ()
+            session.run("python", STUDIES[name], "--lite", *out, env=ONE_THREAD)
             continue
         store = str(folder / f"{name}.sqlite")
         session.run("fsibench", "run", name, "--lite", "--store", store)

@@ -291,7 +291,7 @@ def test_a_short_form_that_is_not_there_or_wrong_is_one_sentence(tmp_path: Path)
 
 
 EXPERIMENTS = ("figure1", "alternatives", "inducing-snelson", "inducing-composite", "forward-kl", "adaptive-contrast", "uci", "large",
-               "alpha-sweep", "inducing-sweep", "samples", "noise-floor")  # fmt: skip
+               "alpha-sweep", "inducing-sweep", "noise-floor")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
