@@ -52,7 +52,7 @@ class BBB(Method):
     paper: ClassVar[str] = "Blundell et al., Weight uncertainty in neural networks, ICML 2015"
     reproduces: ClassVar[str] = "BBB"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # as the SIP paper has it, with the epochs of its authors' script: constant rate, ten draws per point
+        # as the SIP paper has it, with the epochs of its authors' script: constant rate, ten draws per point; the paper names a warm-up for other methods
         "paper": {
             "epochs": 2000,
             "batch_size": 10, "num_draws": 10, "learning_rate": 1e-4, "schedule": "constant", "warm_up": 0.2,

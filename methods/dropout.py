@@ -15,7 +15,7 @@ the τ of highest log-likelihood on the others; the best of them counts.
 Deviations: τ is searched on a fine grid where the paper takes a few values for each data set, and so one network serves
 all τ of a rate (λ, of the order 1e-7 with l = 0.01, follows the τ found so far). Leaky ReLU in place of ReLU. The
 released script minimises the square without its ½, which halves the weight of the decay. Units that are kept are
-scaled by 1/(1 − p). A mask of a test pass is shared by all inputs: passes are functions.
+scaled by 1/(1 − p). Biases decay too. A mask of a test pass is shared by all inputs: passes are functions.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class FBNNMoments(Method):
     hidden_layers: int = 2
     learning_rate: float = 1.5e-2
     schedule: Schedule = "cosine"
-    # How far a fit goes and the least noise of its predictions: found on held-out rows; or the whole budget, and as learned.
+    # How far a fit goes and the least noise of its predictions: found on held-out rows where there are 20 to 2,000; or the whole budget, and as learned.
     stop: Literal["validated", "budget"] = "validated"
     warm_up: float = 0.2
     initial_log_scale: float = -3.0  # of the weights' standard deviations under q

@@ -73,7 +73,7 @@ class GFSVI(Method):
     batch_size: int = 200
     learning_rate: float = 1e-2
     schedule: Schedule = "cosine"
-    # How far a fit goes and the least noise of its predictions: found on held-out rows; or the whole budget, and as learned.
+    # How far a fit goes and the least noise of its predictions: found on held-out rows where there are 20 to 2,000; or the whole budget, and as learned.
     stop: Literal["validated", "budget"] = "validated"
     initial_log_scale: float = -3.0  # of s, in units of 1/√fan_in
     initial_log_noise: float = -2.0

@@ -18,7 +18,7 @@ sampled where the data have noise: the diagnostics pass on boston, and on concre
 Where they have almost none the posterior is so narrow that chains do not converge, and say so: R-hat about 1.8 on yacht after 200 s
 (`hmc_wide`, without weights to sample, converges there).
 With `hierarchical`, scales per layer and per input are sampled too, log s_l = t ξ and log a_d = t' ξ, which is harder still. With
-`fit_prior` the prior is W = Mu + exp(R) ξ with constant biases, its parameters fitted by evidence before sampling.
+`fit_prior` the prior is W = Mu + exp(R) ξ with constant biases, its parameters fitted by evidence and a weak hyper-prior before sampling.
 
 Chains start at draws of the prior while the likelihood has a small power, which rises to 1 over `annealing` iterations. The
 burn-in ends by a test (`blocks.burn_in`); a chain that is stuck before that restarts at the state of another chain. A chain that is stuck

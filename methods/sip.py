@@ -118,9 +118,9 @@ class SIP(Method):
     learning_rate: float = 5e-3
     discriminator_learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
-    # How far a fit goes and the least noise of its predictions: found on held-out rows; or the whole budget, and as learned.
+    # How far a fit goes and the least noise of its predictions: found on held-out rows where there are 20 to 2,000; or the whole budget, and as learned.
     stop: Literal["validated", "budget"] = "validated"
-    epochs: int = 0  # length of the schedule, after which the fit ends; 0 means that of the budget
+    epochs: int = 0  # length of the schedule, after which the fit ends, no rows held out; 0 means that of the budget
     # With prior=bnn, the width of a Gaussian hyper-prior on θ around a network of unit scale (`Prior.log_hyperprior`); 0
     # means none, as in the paper. Nothing else in the objective keeps a learned prior from fitting the training rows.
     hyperprior: float = 0.0

@@ -67,7 +67,7 @@ class TFSVI(Method):
     batch_size: int = 50
     learning_rate: float = 1e-2
     schedule: Schedule = "cosine"
-    # How far a fit goes and the least noise of its predictions: found on held-out rows; or the whole budget, and as learned.
+    # How far a fit goes and the least noise of its predictions: found on held-out rows where there are 20 to 2,000; or the whole budget, and as learned.
     stop: Literal["validated", "budget"] = "validated"
     prior_scale: float = 1.0  # s₀
     initial_log_scale: float = -3.0  # of s, in the same units

@@ -13,22 +13,25 @@ Maximised in the prior's parameters θ, in σ² and in q(a) = N(μ, L Lᵀ), wit
 `regulariser`. The paper's is an empirical-Bayes prior on θ made of the evidence log q_GP(y | X, θ) of the linear model.
 Printed, that evidence is subtracted. The sum is then unbounded (α > 0) or blind to θ (α = 0, where it is
 −KL[q(a) ‖ p(a | y)]). The authors' script estimates log q_GP by one draw a₀ ~ N(0, I), and a square in the wrong place
-turns its sign: what runs, and what the published numbers come from, rewards a prior that explains the data.
+turns the sign of its residual, not that of its log σ²: what runs, and what the published numbers come from, rewards a prior that explains
+the data.
 
 - `prior_fit` (default): E_{p(a)} log p(y | X, a, θ) = Σ_n [log N(y_n | m_n, σ²) − |φ_n|²/2σ²] ≤ log q_GP, the expectation
-  of the script's draw with the sign that runs;
+  of the script's draw, all of it with the sign that the residual has when it runs;
 - `evidence`: log q_GP itself, added;
 - `released`: the script's term, for its one draw a₀ and with its square;
 - `subtracted_evidence`: the printed form, which has no maximum; for study only;
 - `none`: the SIP paper's choice for synthetic and large data.
 
 σ² and ψ of the predictions, and how many of the 1,000 steps are made, are chosen on a fifth of the training rows, by a first
-fit to the others; the fit that is yielded then uses all rows. The script has the same two stages and grid for ψ, and three
-values of σ where we have 17; to choose the number of steps as well is ours. Predictions come from the exact posterior of a given θ, with ψ as a white
-nugget κ = ψ/(S − 1) in the prior (inverse-Wishart smoothing of the covariance), or from q(a) (`prediction=q`).
+fit to the others; the fit that is yielded then uses all rows. The script has the same two stages and grid for ψ. It chooses among three values of
+σ on a tenth of the rows, trains σ on from there and predicts with what it learned; here predictions have the value chosen, one of 17, and
+to choose the number of steps as well is ours. Predictions come from the exact posterior of a given θ, with ψ as a white
+nugget κ = ψ/(S − 1) in the prior (inverse-Wishart smoothing of the covariance), or from q(a) (`prediction=q`). Of more than
+20,000 rows the exact posterior sees so many.
 The coefficients of predictions are renewed inside pulls (`blocks.training.Refresh`): `predict` sees no training row.
 
-`objective=released` keeps three slips of the script: σ²/α² where σ²/α belongs, the sign of (1 − α)/2 log 2πσ², and no prior
+`objective=released` keeps three slips of the script (up to a constant): σ²/α² where σ²/α belongs, the sign of (1 − α)/2 log 2πσ², and no prior
 mean in the residual; its nugget is ψ².
 """
 
@@ -302,6 +305,6 @@ def initial_prior(options: VIP, x: Tensor, generator: torch.Generator) -> Prior:
 
 
 def released_energy(y: Tensor, shift: Tensor, variance: Tensor, noise: Tensor, alpha: float) -> Tensor:
-    """The script's e_α: 1/α { log N(y | φᵀμ, v + σ²/α²) − (1 − α)/2 log 2πσ² − ½ log α }, with its three slips."""
+    """The script's e_α: 1/α { log N(y | φᵀμ, v + σ²/α²) − (1 − α)/2 log 2πσ² − ½ log α }, with its three slips, up to a constant in α."""
     density = gaussian_log_density(y, shift, variance + noise / alpha**2)
     return (density - 0.5 * (1.0 - alpha) * (LOG_2PI + noise.log()) - 0.5 * math.log(alpha)) / alpha

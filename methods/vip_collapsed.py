@@ -11,7 +11,7 @@ only the hidden layers are drawn: what the output layer adds to the moments is k
 eight networks scatter less than a hundred functions. p(θ) is a Gaussian hyper-prior on the parameters of a network.
 
 Predictions are a mixture over `num_test_bases` sets of functions that are drawn once, each with the exact posterior of its
-coefficients given the training rows. That posterior is renewed inside pulls (`blocks.training.Refresh`): `predict` sees
+coefficients given the training rows, at most 20,000 of them. That posterior is renewed inside pulls (`blocks.training.Refresh`): `predict` sees
 no training row.
 """
 

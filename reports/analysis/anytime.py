@@ -166,9 +166,9 @@ def quartiles(values: Floats) -> Floats:
 
 
 def shares_of_targets(overview: Overview, anytime: Anytime, metric: str) -> dict[str, Floats]:
-    """Entry -> share of (dataset, split, target) triples reached by each time of a shared grid, [G].
+    """Ranked entry -> share of targets reached by each time of a shared grid, [G]: mean over data sets of the mean over splits.
 
-    Targets of a data set run from the mean score of `constant` (without it: the worst mean) to the best mean.
+    Only splits count that every ranked entry has: some splits are easier than others. Targets of a data set run from the mean score of `constant` (without it: the worst mean) to the best mean.
     """
     larger = overview.results.metrics[metric].larger_is_better
     sign = 1.0 if larger else -1.0
@@ -176,16 +176,18 @@ def shares_of_targets(overview: Overview, anytime: Anytime, metric: str) -> dict
     scores = np.where(np.isnan(anytime.values(metric)), -np.inf, sign * anytime.values(metric))
     best_so_far = np.maximum.accumulate(scores, axis=1)  # [cells, G]
     wanted = {dataset: _targets(overview, metric, dataset) for dataset in overview.results.datasets}
-    totals: dict[str, Floats] = {}
-    counts: dict[str, int] = {}
+    blocks = overview.blocks[metric]
+    common = {(str(dataset), int(split)) for dataset, split, *_ in blocks.values.index}
+    splits = overview.results.cells["split"].to_numpy()
+    parts: dict[str, list[Floats]] = {entry: [] for entry in blocks.entries}
     for (dataset, entry), rows in anytime.groups.items():
         goals = wanted[dataset]
-        if goals is None:
+        rows = rows[[(dataset, int(split)) in common for split in splits[rows]]]
+        if goals is None or entry not in parts or not len(rows):
             continue
         reached = np.searchsorted(sign * goals, best_so_far[rows], side="right") / len(goals)  # [splits, G]
-        totals[entry] = totals.get(entry, np.zeros(reached.shape[1])) + reached.sum(0)
-        counts[entry] = counts.get(entry, 0) + len(rows)
-    return {entry: total / counts[entry] for entry, total in totals.items()}
+        parts[entry].append(reached.mean(0))
+    return {entry: np.mean(found, axis=0) for entry, found in parts.items() if found}
 
 
 def area_range(grid: Floats) -> tuple[float, float]:

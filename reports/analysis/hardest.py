@@ -20,9 +20,13 @@ NUMBERS = ("y", "mean", "sd", "crps")
 def worst_rows(store: Store, results: Results) -> pd.DataFrame:
     """One line per kept row of every cell that ended well: dataset, entry, split, point, y, mean, sd, crps, inputs.
 
-    Of large stores the first `MOST_CELLS` cells by seed and split. `point` names a row: its number in the table, or its place in the split where test rows are fresh draws.
+    Only splits with the most entries count: a row of another split could not be hard for as many. Of large stores the first `MOST_CELLS` cells by
+    seed and split. `point` names a row: its number in the table, or its place in the split where test rows are fresh draws.
     """
-    good = results.cells.loc[results.finished & ~results.failed, ["id", "dataset", "entry", "split", "seed"]]
+    ended = results.cells.loc[results.finished, ["id", "dataset", "entry", "split", "seed"]]
+    entries = ended.groupby(["dataset", "split"], observed=True)["entry"].transform("nunique")
+    full = entries == entries.groupby(ended["dataset"], observed=True).transform("max")
+    good = ended[full & ~results.failed[results.finished]]
     good = good.sort_values(["seed", "split"], kind="stable").head(MOST_CELLS)
     kept = store.artifacts(KIND, good["id"])
     columns: dict[str, list[Any]] = {name: [] for name in ("dataset", "entry", "split", "point", *NUMBERS, "inputs")}
