@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from fsibench import registry
 from fsibench.harness.store import Store
 from fsibench.metrics import known
 from fsibench.reports import markdown
@@ -177,6 +179,23 @@ def _bars() -> dict[tuple[str, str, str], float]:
         for row in table.to_dict("records")
         if row["dataset"] != ledger.AVERAGE_RANK
     }
+
+
+def advice() -> dict[str, dict[str, str]]:
+    """Method -> when to `use` it, and what it `cost`s."""
+    text = (resources.files("fsibench.reports") / "data" / "advice.toml").read_text(encoding="utf-8")
+    found: dict[str, dict[str, str]] = tomllib.loads(text)
+    return found
+
+
+def which_method() -> str:
+    """Every method with when to use it, its cost and the largest training set it is meant for."""
+    rows = []
+    for name, told in advice().items():
+        most = registry.entry(name).method.max_rows
+        rows.append([f"`{name}`", told["use"], told["cost"], "–" if most is None else f"{most:,}"])
+    table: str = markdown.table(rows, ["method", "when to use it", "cost", "most rows"])
+    return table
 
 
 def defaults() -> str:

@@ -41,6 +41,7 @@ from fsibench.reports.companions import (
     peers_table,
     truth_finals,
     until,
+    which_method,
 )
 from fsibench.reports.evenness import fewer_splits, other_options
 from fsibench.reports.experiments import briefly, shapes_of, splits_to_settle
@@ -189,7 +190,7 @@ def _to_come(board: Publication) -> str:
     if board.store.stem not in registry.protocols().items:
         return ""
     protocol, results = load_protocol(board.store.stem, {}), board.report.results
-    entries = [name for name in protocol.methods if name not in results.entries]
+    entries = [label for label in (registry.entry(name).label for name in protocol.methods) if label not in results.entries]
     splits = len(protocol.splits) - len(board.planned)
     parts = [f"{count(splits, 'more split')}"] if splits > 0 else []
     parts += [f"{count(len(entries), 'more entry', 'more entries')} ({', '.join(entries)})"] if entries else []
@@ -359,6 +360,7 @@ FRAGMENTS: dict[str, Callable[[Publication, str], str]] = {
     "size": size, "winner": winner, "board": board_table, "ranks": ranks, "scores": scores, "published": published,
     "measures": measures, "pictures": pictures, "peers": lambda board, _: peers_table(board.report),
     "against-first": lambda board, _: against_first(board.report), "defaults": lambda *_: defaults(),
+    "which-method": lambda *_: which_method(),
     "against-printed": lambda board, _: against_printed(board.report), "convergence": lambda board, _: convergence(board.store),
     "until": lambda board, _: until(board.report), "briefly": lambda board, _: briefly(board.report),
     "shapes": lambda board, _: shapes_of(board.store), "splits-to-settle": lambda board, _: splits_to_settle(board.report),

@@ -10,7 +10,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from fsibench.cli import _parser
 from fsibench.data import TableDataset
 from fsibench.data.audit import audit
 from fsibench.harness.plan import Protocol
+from fsibench.reports import companions
 from fsibench.testing import check_method
 
 ROOT = Path(__file__).parents[1]
@@ -137,7 +137,7 @@ def test_every_example_has_tests_and_says_how_to_install_and_run_it(folder: Path
 
 
 def test_advice_is_given_for_every_method_and_no_other() -> None:
-    advice = tomllib.loads((ROOT / "docs" / "_ext" / "advice.toml").read_text(encoding="utf-8"))
+    advice = companions.advice()
     assert set(advice) == set(registry.methods().items)
     assert all(set(lines) == {"use", "cost"} for lines in advice.values())
 

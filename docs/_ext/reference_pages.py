@@ -15,13 +15,14 @@ from option_comments import meanings
 from fsibench import metrics, options, registry, scoring
 from fsibench.data.card import NOT_COUNTED, card, show_twins
 from fsibench.data.card import text as card_text
+from fsibench.reports.companions import advice
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
 FOLDER = "_reference"
-ADVICE = tomllib.loads((HERE / "advice.toml").read_text(encoding="utf-8"))
+ADVICE = advice()
 OPTIONS = tomllib.loads((HERE / "options.toml").read_text(encoding="utf-8"))
 DEVIATIONS_HEAD = ["| topic | here | paper or released code |", "|---|---|---|"]
 
@@ -69,9 +70,9 @@ def method_page(name: str, cls: Any) -> str:
     lines = [f"# {name}", "", first_line(cls), ""]
     lines += [f"*{cls.paper}*", ""] if cls.paper else []
     lines += [f":::{{note}}\n{text}\n:::\n" for text in marks(resolved)]
-    advice = ADVICE.get(name, {})
-    lines += [f"**When to use it.** {advice['use']}\n"] if "use" in advice else []
-    lines += [f"**Cost.** {advice['cost']} `fsibench bench steps --methods {name}` measures it.\n"] if "cost" in advice else []
+    told = ADVICE.get(name, {})
+    lines += [f"**When to use it.** {told['use']}\n"] if "use" in told else []
+    lines += [f"**Cost.** {told['cost']} `fsibench bench steps --methods {name}` measures it.\n"] if "cost" in told else []
     lines += ["```console", f"$ fsibench run quick --methods constant,gp,{name} --datasets yacht,boston", "```", ""]
     lines += ["## Objective, notation, deviations", "", "```text", module_text, "```"]
     lines += deviations_section("### Deviations, side by side", [row for row in deviations() if concerns(row, name, cls)])
