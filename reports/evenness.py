@@ -11,11 +11,23 @@ from fsibench.errors import UsageError
 from fsibench.reports.analysis.results import Results
 
 
+NOTABLY_SLOWER = 1.1
+
+
 def fewer_splits(results: Results) -> str:
     """Entries with fewer splits than others."""
     numbers = results.cells[results.finished].groupby("entry", observed=True)["split"].nunique()
     few = [f"{', '.join(map(str, part.index))} ({number})" for number, part in numbers[numbers < numbers.max()].groupby(numbers)]
     return f" On fewer splits than {numbers.max()}: {'; '.join(few)}." if few else ""
+
+
+def slower(results: Results) -> str:
+    """Entries whose seconds were those of a slower processor; the clock `reference` counts that in, and steps do not depend on it."""
+    cells = results.cells[results.cells["clock"].isin(["wall", "cpu"]) & results.cells["budget"].str.fullmatch(r"[\d.]+s")]
+    seconds = cells["calibration_seconds"].astype(float).groupby(cells["entry"], observed=True).median()
+    ratio = (seconds / seconds.min()).dropna()
+    slow = ratio[ratio > NOTABLY_SLOWER].sort_values()
+    return f" The processor was slower for {', '.join(f'{entry} ({number:.2f} times)' for entry, number in slow.items())}." if len(slow) else ""
 
 
 def other_options(results: Results) -> str:

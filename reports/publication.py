@@ -43,7 +43,7 @@ from fsibench.reports.companions import (
     until,
     which_method,
 )
-from fsibench.reports.evenness import fewer_splits, other_options
+from fsibench.reports.evenness import fewer_splits, other_options, slower
 from fsibench.reports.experiments import briefly, shapes_of, splits_to_settle
 from fsibench.reports.texts import score_table
 
@@ -182,7 +182,7 @@ def size(board: Publication, _: str) -> str:
     text += f" Code: revision {', '.join(revisions)}." if revisions else ""
     left = planned - complete
     text += f" The board is partial: {count(left, 'split')} to go, and its order can change." if left else ""
-    return f"{text}{fewer_splits(results)}{other_options(results)}{_to_come(board)}"
+    return f"{text}{fewer_splits(results)}{slower(results)}{other_options(results)}{_to_come(board)}"
 
 
 def _to_come(board: Publication) -> str:

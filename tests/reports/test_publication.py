@@ -154,6 +154,13 @@ def test_entries_with_fewer_splits_than_others_are_named(make_store: MakeStore, 
     assert "fewer splits" not in FRAGMENTS["size"](board, "")
 
 
+def test_entries_of_a_slower_processor_are_named(make_store: MakeStore, tmp_path: Path, board: Publication) -> None:
+    where = packed(make_store(entries=("bbb", "constant", "sip"), splits=1, calibrations={"sip": 0.12, "bbb": 0.105}), tmp_path / "slower")
+    text = FRAGMENTS["size"](Publication.read(where / "uci.parquet", where / "board.toml"), "")
+    assert "The processor was slower for sip (1.20 times)." in text
+    assert "slower" not in FRAGMENTS["size"](board, "")
+
+
 def test_the_short_board_has_the_mean_ranks_of_the_long_one(board: Publication) -> None:
     short, long = FRAGMENTS["board"](board, ""), FRAGMENTS["ranks"](board, "")
     leader = board.report.standings["crps"].table.iloc[0]
