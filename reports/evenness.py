@@ -10,7 +10,6 @@ from fsibench import registry
 from fsibench.errors import UsageError
 from fsibench.reports.analysis.results import Results
 
-
 NOTABLY_SLOWER = 1.1
 
 
