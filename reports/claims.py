@@ -40,6 +40,9 @@ ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+NOTHING_TESTED = pd.DataFrame(columns=["a", "b", "splits", "difference", "p_holm"])
+
+
 class Unknown(Exception):
     """The board does not hold what a condition asks for."""
 
@@ -74,8 +77,9 @@ class Facts:
 
     def separated(self, metric: str, a: str, b: str) -> int:
         """Data sets on which `a` is better than `b` by the corrected paired test, 5 % after Holm."""
-        table = self.board.report.pairs.get(self._metric(metric).key, pd.DataFrame(columns=["a", "b"]))
+        table = self.board.report.pairs.get(self._metric(metric).key, NOTHING_TESTED)
         table = table[table["a"].isin([a, b]) & table["b"].isin([a, b])]
+        table = table[table["p_holm"].notna()]
         if table.empty:
             raise Unknown(f"{a} and {b} were not tested against each other in {metric}")
         self._used.append(int(table["splits"].min()))
@@ -179,7 +183,7 @@ class Facts:
 
     def _means(self, metric: str, a: str, b: str) -> list[tuple[float, float]]:
         overview, key = self.board.report.overview, self._metric(metric).key
-        if {a, b} <= set(overview.results.entries):
+        if {a, b} <= set(overview.results.table(key)["entry"]):
             both = split_scores(overview, key, [a, b]).dropna()
             if len(both):
                 self._used.append(int(both.groupby(level="dataset", observed=True).size().min()))

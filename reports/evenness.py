@@ -22,11 +22,12 @@ def fewer_splits(results: Results) -> str:
 
 def slower(results: Results) -> str:
     """Entries whose seconds were those of a slower processor; the clock `reference` counts that in, and steps do not depend on it."""
-    cells = results.cells[results.cells["clock"].isin(["wall", "cpu"]) & results.cells["budget"].str.fullmatch(r"[\d.]+s")]
+    cells = results.cells[results.cells["clock"].isin(["wall", "cpu"]) & results.cells["budget"].astype(str).str.fullmatch(r"[\d.]+s")]
     seconds = cells["calibration_seconds"].astype(float).groupby(cells["entry"], observed=True).median()
     ratio = (seconds / seconds.min()).dropna()
     slow = ratio[ratio > NOTABLY_SLOWER].sort_values()
-    return f" The processor was slower for {', '.join(f'{entry} ({number:.2f} times)' for entry, number in slow.items())}." if len(slow) else ""
+    told = ", ".join(f"{entry} ({number:.2f} times)" for entry, number in slow.items())
+    return f" Ran where a speed check took longer, so that their seconds hold fewer steps: {told}." if told else ""
 
 
 def other_options(results: Results) -> str:

@@ -112,7 +112,10 @@ class Publication:
 
     @cached_property
     def planned(self) -> dict[int, int]:
-        """Split -> number of its cells: the most that a run planned, or those that several runs added; else every pair of entry and data set."""
+        """Split -> number of its cells: the most that one run planned, or those that are there; else every pair of entry and data set.
+
+        Plans of separate runs are not added up: a run of other entries that was stopped leaves what it lacks to `_to_come`.
+        """
         results = self.report.results
         plans = [run["protocol"]["cells_per_split"] for run in results.runs if "cells_per_split" in run["protocol"]]
         if plans:
@@ -194,7 +197,7 @@ def _to_come(board: Publication) -> str:
     splits = len(protocol.splits) - len(board.planned)
     parts = [f"{count(splits, 'more split')}"] if splits > 0 else []
     parts += [f"{count(len(entries), 'more entry', 'more entries')} ({', '.join(entries)})"] if entries else []
-    return f" The protocol has {' and '.join(parts)}, which were not run." if parts else ""
+    return f" Not run, though in the protocol: {' and '.join(parts)}." if parts else ""
 
 
 def _seconds(budget: str, unit: str) -> str:
@@ -242,6 +245,8 @@ def _winner_of(board: Publication, report: Report, where: str) -> str:
 
 def _firmness(standing: Standing) -> str:
     table, label = standing.table, standing.metric.label
+    if standing.num_sets < 2 or len(table) < 2:
+        return ""
     leader = str(table.index[0])
     told = f" {leader} stays first in {label} in {100 * table['leads'].iloc[0]:.0f} % of resamples of data sets and splits"
     same = f"{len(standing.near(leader))} of {len(table) - 1} others cannot be told apart from it on {standing.num_sets} data sets"
@@ -268,9 +273,11 @@ def board_table(board: Publication, _: str) -> str:
 
 def _ranked_over(board: Publication) -> str:
     blocks = board.report.overview.blocks[board.report.overview.main_metric].values.reset_index()
-    each = blocks.groupby("dataset", observed=True)["split"].nunique() if len(blocks) else pd.Series([0])
-    splits = str(each.max()) if each.min() == each.max() else f"{each.min()} to {each.max()}"
-    return f"Mean rank over {count(len(each), 'data set')} × {splits} splits that every ranked entry has, lower is better"
+    if blocks.empty:
+        return "Nothing is ranked"
+    each = blocks.groupby("dataset", observed=True)["split"].nunique()
+    splits = count(each.max(), "split") if each.min() == each.max() else f"{each.min()} to {each.max()} splits"
+    return f"Mean rank over {count(len(each), 'data set')} × {splits} that every ranked entry has, lower is better"
 
 
 def _rank_table(board: Publication, text: Callable[[pd.Series], str]) -> tuple[list[str], list[list[str]]]:

@@ -46,8 +46,9 @@ def calibrations(overview: Overview) -> dict[tuple[str, str], Calibration]:
     good = results.finished & ~results.failed & (results.pit.sum(1) > 0)
     sharpness = results.final("sharpness")
     found = {}
-    for (dataset, entry), cells in results.cells.loc[good, ["dataset", "entry"]].groupby(["dataset", "entry"], observed=True):
-        counts = results.pit[cells.index.to_numpy()]
+    for (dataset, entry), cells in results.cells.loc[good, ["dataset", "entry", "split"]].groupby(["dataset", "entry"], observed=True):
+        # seeds of a split are not further splits: their counts are averaged
+        counts = pd.DataFrame(results.pit[cells.index.to_numpy()]).groupby(cells["split"].to_numpy()).mean().to_numpy()
         width = float(np.mean(sharpness[cells.index.to_numpy()]))
         found[str(dataset), str(entry)] = calibration(counts, width, overview.test_to_train[str(dataset)])
     return found

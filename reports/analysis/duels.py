@@ -89,8 +89,9 @@ def duels(overview: Overview, metric: str) -> dict[tuple[str, str], Duel]:
 
 
 def _duel(a: str, b: str, table: Floats, index: pd.Index) -> Duel:
-    means, errors = table[:, 0], table[:, 1]
     sets = pd.DataFrame(table, index=index, columns=list(COLUMNS))
+    sets = sets[sets["splits"] > 0]  # where both were run
+    means, errors = sets["difference"].to_numpy(), sets["standard_error"].to_numpy()
     return Duel(a, b, sets, signed_rank(means[np.isfinite(means)]), hierarchical(means, errors))
 
 

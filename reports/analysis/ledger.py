@@ -172,6 +172,8 @@ def _score_line(
         verdict, why = "not comparable", scarce
     elif math.isnan(mean):
         verdict, why = "worse", f"all {int(ours['failed'])} cells failed"
+    elif ours["splits"] < FEWEST_SPLITS:
+        verdict, why = "not comparable", f"only {int(ours['splits'])} splits ended well"
     else:
         verdict, why = compare(row, ours)
         why += _circumstances(ours, own)
@@ -187,6 +189,8 @@ def compare(row: Mapping[str, Any], ours: pd.Series) -> tuple[str, str]:
     metric = known()[row["metric"]]
     sign = 1.0 if metric.larger_is_better else -1.0
     gain = sign * (float(ours["mean"]) - row["mean"])
+    if math.isnan(row["spread"]) or int(ours["splits"]) < 2:
+        return "not comparable", "a spread is missing"
     p_value = _welch(gain, float(ours["standard_deviation"]), int(ours["splits"]), row["spread"], row.get("num_splits", NUM_PUBLISHED_SPLITS))
     verdict = "reproduced" if p_value > LEVEL_OF_TEST else "better" if gain > 0 else "worse"
     return verdict, f"{'better' if gain >= 0 else 'worse'} by {number(abs(gain), 3)}, p {p_text(p_value)}"

@@ -13,9 +13,9 @@ def pairwise(overview: Overview, key: str) -> pd.DataFrame:
     tables = []
     for dataset, values in split_scores(overview, key).groupby(level="dataset", observed=True):
         table = statistics.paired_differences(values, overview.test_to_train[str(dataset)])
-        tables.append(table.assign(dataset=dataset))
+        tables.append(table[table["splits"] > 0].assign(dataset=dataset))
     if not tables:
-        return pd.DataFrame()
+        return pd.DataFrame(columns=["a", "b", "difference", "standard_error", "splits", "dataset", "p_value", "p_holm", "detectable"])
     tested: pd.DataFrame = statistics.with_p_values(pd.concat(tables, ignore_index=True), families="dataset")
     return tested
 

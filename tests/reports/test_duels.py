@@ -102,6 +102,16 @@ def test_a_pair_is_compared_on_all_its_splits_whatever_a_third_entry_lacks(make_
     assert tested["bbb", "sip", "wine"] == 4
 
 
+def test_a_duel_counts_the_data_sets_where_both_were_run(make_store: MakeStore) -> None:
+    overview = Overview(results.load(make_store(entries=("bbb", "gp", "vip"), splits=4, datasets={"boston": 9.0, "wine": 0.8, "yacht": 15.0})))
+    with pytest.MonkeyPatch.context() as patch:
+        whole = duels.split_scores(overview, "crps")
+        patch.setattr(duels, "split_scores", lambda *_: whole.assign(gp=whole["gp"].where(whole.index.get_level_values("dataset") != "wine")))
+        found = duels.duels(overview, "crps")
+    pair = next(duel for names, duel in found.items() if set(names) == {"bbb", "gp"})
+    assert list(pair.sets.index) == ["boston", "yacht"]
+
+
 def test_means_of_fewer_splits_are_marked(make_store: MakeStore) -> None:
     failures = {("sip", "boston", 2): "interrupted"}
     overview = Overview(results.load(make_store(entries=("bbb", "sip"), splits=3, datasets={"boston": 9.0, "wine": 0.8}, failures=failures)))

@@ -199,6 +199,15 @@ def test_equal_methods_on_random_splits_are_reproduced_in_95_of_100_ledgers() ->
     assert 0.93 < verdicts.count("reproduced") / len(verdicts) < 0.97
 
 
+def test_one_survivor_of_five_splits_gets_no_verdict(make_store: MakeStore) -> None:
+    failures = {("bbb", "boston", split): "diverged" for split in range(4)}  # and no `constant` to stand in for them
+    overview = Overview(results.load(make_store(entries=("bbb", "sip"), splits=5, datasets={"boston": 9.0}, failures=failures)))
+    lines = [line for line in ledger.ledger(overview) if (line.dataset, line.method) == ("boston", "BBB")]
+    assert {line.verdict for line in lines} == {"not comparable"}
+    assert lines[0].why == "only 1 splits ended well"
+    assert ledger.compare(published_row(2.5, math.nan), own_row(2.5, 0.1))[0] == "not comparable"
+
+
 def test_equal_numbers_without_spread_are_reproduced() -> None:
     assert ledger.compare(published_row(2.5, 0.0), own_row(2.5, 0.0))[0] == "reproduced"
     assert ledger.compare(published_row(2.5, 0.0), own_row(2.6, 0.0))[0] == "worse"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import dataclasses
 import json
 import math
 import re
@@ -384,6 +385,15 @@ def test_the_over_confident_entry_is_flagged(make_store: MakeStore) -> None:
     table = calibration.table(found)
     assert set(table.loc[table["flag"] == "over-confident", "entry"]) == {"vip"}
     assert (table["flag"] == "under-confident").sum() == 0
+
+
+def test_seeds_of_a_split_are_not_further_splits(make_store: MakeStore) -> None:
+    loaded = results.load(make_store(splits=5, entries=("bbb", "vip"), datasets={"boston": 9.0}, num_test=500))
+    twice = np.tile(np.arange(len(loaded.cells)), 2)
+    cells = loaded.cells.iloc[twice].reset_index(drop=True)
+    double = Overview(dataclasses.replace(loaded.take(twice), cells=cells))
+    once, again = calibration.calibrations(Overview(loaded)), calibration.calibrations(double)
+    assert {key: item.p_value for key, item in again.items()} == pytest.approx({key: item.p_value for key, item in once.items()})
 
 
 def test_three_splits_need_more_than_a_gap_of_two_errors() -> None:
