@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -391,19 +390,3 @@ def filled(text: str, page: Path, board: Publication) -> str:
         return f"{match[1]}\n{made}\n\n{match[5]}"
 
     return MARKER.sub(fragment, text)
-
-
-def rows_table(board: Publication) -> pd.DataFrame:
-    """One row per cell at its end: coordinates, status and every metric."""
-    results = board.report.results
-    columns = ["id", "entry", "dataset", "split", "seed", "budget", "clock", "status", "train_seconds"]
-    found: dict[str, Any] = {key: results.final(key) for key in results.metrics}
-    texts = dict.fromkeys(("entry", "dataset", "budget", "clock", "status"), str)
-    table = results.cells[columns].astype(texts).rename(columns={"id": "cell"}).assign(**found)
-    return table.sort_values(["dataset", "split", "entry", "seed"], ignore_index=True)
-
-
-def ledger_table(board: Publication) -> pd.DataFrame:
-    return pd.DataFrame(
-        [{**vars(line), "explanation": board.explanation(line) if line.verdict == "worse" else ""} for line in board.judged]
-    )

@@ -79,7 +79,8 @@ def _take_over(source: Path, packed: Path) -> None:
 
 def _texts(board: Publication, folder: Path) -> Iterator[tuple[Path, str]]:
     """Every text file that is made from the packed store, with its content."""
-    from fsibench.reports.publication import MARKER, filled, ledger_table, rows_table
+    from fsibench.reports.publication import MARKER, filled
+    from fsibench.reports.published_tables import ledger_table, rows_table
 
     stem = board.store.stem
     yield folder / f"{stem}-rows.csv", _csv(rows_table(board))
