@@ -17,7 +17,7 @@ from fsibench.cli import main
 from fsibench.cli.claims import judged, pages
 from fsibench.errors import UsageError
 from fsibench.harness.store import Store
-from fsibench.reports import claims, evenness, publication
+from fsibench.reports import claims, evenness, publication, published_tables
 from fsibench.reports.analysis import plausibility
 from fsibench.reports.claims import Claim, citation_problems, judge
 from fsibench.reports.companions import _first_kept, convergence
@@ -87,7 +87,7 @@ def test_publish_fills_every_marker_and_check_notices_each_change(
 
 
 def test_the_rows_are_those_of_the_store(folder: Path, board: Publication) -> None:
-    rows = publication.rows_table(board)
+    rows = published_tables.rows_table(board)
     with Store.read(folder / "uci.parquet") as store:
         final = store.evaluations(only_final=True).set_index("cell")
     good = rows[rows["status"] == "ok"].set_index("cell")
@@ -98,7 +98,7 @@ def test_the_rows_are_those_of_the_store(folder: Path, board: Publication) -> No
 def test_every_published_score_is_judged_once(board: Publication) -> None:
     assert len(board.judged) == 168
     assert {line.verdict for line in board.judged} <= {"reproduced", "better", "worse", "implausible as printed"}
-    table = publication.ledger_table(board)
+    table = published_tables.ledger_table(board)
     worse = table[table["verdict"] == "worse"]
     told = worse[(worse["metric"] == "ll") & (worse["dataset"] == "wine") & (worse["method"] == "VIP")]["explanation"]
     assert set(told) <= {"the noise is shared"}
