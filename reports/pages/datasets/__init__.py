@@ -34,6 +34,7 @@ def sheets(report: Report) -> Sheets:
             "heads": [metric.label for metric in results.metrics.values()],
             "ranking": ranking_rows(report, name),
             "order": results.metrics[report.overview.main_metric].label,
+            "uneven": any(dataset == name for dataset, _ in report.overview.fewer_splits),
             "hardest": hardest_rows(report, name),
             "points": point_rows(report, name),
             "main": results.metrics[report.overview.main_metric].label,
