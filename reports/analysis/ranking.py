@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 CONSTANT = "constant"
+MOST_PATTERNS = 400  # of blocks that an unfinished store may lack in as many ways
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class Blocks:
 def complete_blocks(table: pd.DataFrame, value: str = "value", entries: Sequence[str] | None = None) -> Blocks:
     """The blocks in which every ranked entry has an outcome, a score or a failure.
 
-    An entry that was run on few blocks would leave few complete ones. Entries are therefore left out, those that lack the same
-    blocks together and those with the most to gain first, as long as that makes (number of entries) x (number of complete blocks) larger.
+    An entry that was run on few blocks would leave few complete ones. Entries are therefore left out, those that lack a
+    block together and those with the most to gain first, as long as that makes (number of entries) x (number of complete blocks) larger.
     Naming `entries` ranks exactly those.
     """
     values, known = wide(table, value)
@@ -82,20 +83,20 @@ def _plain(index: pd.Index) -> pd.Index:
 
 
 def largest_complete_part(known: pd.DataFrame) -> list[str]:
-    """Entries to keep so that entries x complete blocks is as large as greedy removal makes it."""
+    """Entries to keep so that entries x complete blocks is as large as greedy removal makes it.
+
+    To complete a block, all entries that lack it must go: what is removed at once are the entries that lack one of the blocks.
+    """
     kept = list(known.columns)
-    missing = ~known
     while len(kept) > 1:
-        per_block = missing[kept].sum(axis=1)
-        alike: dict[bytes, list[str]] = {}  # entries that lack the same blocks: removing some of them completes nothing
-        for entry in kept:
-            alike.setdefault(missing[entry].to_numpy().tobytes(), []).append(entry)
-        gains = [(len(kept) - len(group)) * int((per_block == len(group) * missing[group[0]]).sum()) for group in alike.values()]
+        patterns, numbers = np.unique(~known[kept].to_numpy(dtype=bool), axis=0, return_counts=True)  # [P, k]: who lacks these blocks
+        common = np.argsort(-numbers, kind="stable")[:MOST_PATTERNS]
+        complete = [int(numbers[~(patterns & ~lacking).any(axis=1)].sum()) for lacking in patterns[common]]
+        gains = (len(kept) - patterns[common].sum(axis=1)) * complete
         best = int(np.argmax(gains))
-        if gains[best] <= len(kept) * int((per_block == 0).sum()):
+        if gains[best] <= len(kept) * int((~patterns.any(axis=1) * numbers).sum()):
             break
-        dropped = list(alike.values())[best]
-        kept = [entry for entry in kept if entry not in dropped]
+        kept = [entry for entry, lacks in zip(kept, patterns[common[best]], strict=True) if not lacks]
     return kept
 
 

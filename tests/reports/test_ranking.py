@@ -154,6 +154,17 @@ def test_entries_that_lack_the_same_splits_leave_or_stay_together(late: int, kep
     assert ranking.largest_complete_part(known_cells) == list(known_cells.columns[:kept])
 
 
+def test_entries_that_lack_different_blocks_can_leave_together() -> None:
+    # eight sets of five splits: gp lacks three sets, seven entries two splits, hmc both: alone none of them completes a block
+    names = [f"m{index}" for index in range(10)] + [f"late{index}" for index in range(7)] + ["gp", "hmc"]
+    blocks = pd.MultiIndex.from_product([range(8), range(5)], names=["dataset", "split"])
+    known_cells = pd.DataFrame(True, index=blocks, columns=names)
+    late, large = blocks.get_level_values("split") >= 3, blocks.get_level_values("dataset") >= 5
+    known_cells.loc[late, [*names[10:17], "hmc"]] = False
+    known_cells.loc[large, ["gp", "hmc"]] = False
+    assert ranking.largest_complete_part(known_cells) == names[:17]  # 17 x 24 cells
+
+
 def test_near_the_leader_is_what_the_critical_difference_does_not_separate() -> None:
     values = pd.DataFrame({name: [float(place)] * 8 for place, name in enumerate("abcdef")})
     values.index = pd.MultiIndex.from_tuples([(f"set{k}", 0) for k in range(8)], names=["dataset", "split"])
