@@ -335,8 +335,9 @@ def test_statistics_say_what_the_run_can_resolve(open_page: Open) -> None:
     assert page.evaluate("document.documentElement.scrollHeight") < 10_000
 
 
-def test_the_two_directions_of_miscalibration_look_different(open_page: Open) -> None:
-    page = open_page("calibration")
+def test_the_two_directions_of_miscalibration_look_different(open_page: Open, make_store: Callable[..., Path], tmp_path: Path) -> None:
+    store = make_store(entries=("bbb", "constant", "vip"), splits=12, datasets={"boston": 9.0}, num_test=500)
+    page = open_page("calibration", site.build(store, tmp_path / "flags", formats=()).parent)
     colours = page.evaluate("['over', 'under'].map((name) => getComputedStyle(document.querySelector(`span.${name}`)).color)")
     assert colours[0] != colours[1]
     assert page.locator("td.over").count() > 0
