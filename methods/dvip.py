@@ -16,7 +16,8 @@ of the last layer.
 
 Prior: Bayesian networks with one mean and one scale per layer of weights (`bnn_tied`), as the authors' code has it.
 Deviations: outputs of a layer share the prior's parameters but have networks of their own, where theirs are outputs of one
-network; e_l of the biases of a layer is one vector for all functions of a prior, theirs has one for each; no noise between layers (theirs has variance e⁻⁵); leaky ReLU; float32.
+network; e_l of the biases of a layer is one vector for all functions of a prior, theirs has one for each; no noise between
+layers (theirs has variance e⁻⁵); leaky ReLU; float32.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ import pandas as pd
 
 from fsibench.errors import UsageError, unknown
 from fsibench.reports.analysis import ranking, truth
-from fsibench.reports.analysis.pairs import split_scores
+from fsibench.reports.analysis.pairs import NOTHING_TESTED, split_scores
 from fsibench.reports.analysis.standing import Standing
 from fsibench.reports.publication import Publication
 
@@ -38,9 +38,6 @@ COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
-
-
-NOTHING_TESTED = pd.DataFrame(columns=["a", "b", "splits", "difference", "p_holm"])
 
 
 class Unknown(Exception):
@@ -178,8 +175,7 @@ class Facts:
         return Standing(overview.results.metrics[key], blocks)
 
     def _note_blocks(self, blocks: ranking.Blocks) -> None:
-        splits = blocks.values.reset_index()[["dataset", "split"]].drop_duplicates()
-        self._used.append(int(splits.groupby("dataset").size().min()))
+        self._used.append(int(blocks.splits.min()))
 
     def _means(self, metric: str, a: str, b: str) -> list[tuple[float, float]]:
         overview, key = self.board.report.overview, self._metric(metric).key

@@ -271,10 +271,9 @@ def board_table(board: Publication, _: str) -> str:
 
 
 def _ranked_over(board: Publication) -> str:
-    blocks = board.report.overview.blocks[board.report.overview.main_metric].values.reset_index()
-    if blocks.empty:
+    each = board.report.overview.blocks[board.report.overview.main_metric].splits
+    if each.empty:
         return "Nothing is ranked"
-    each = blocks.groupby("dataset", observed=True)["split"].nunique()
     splits = count(each.max(), "split") if each.min() == each.max() else f"{each.min()} to {each.max()} splits"
     return f"Mean rank over {count(len(each), 'data set')} × {splits} that every ranked entry has, lower is better"
 

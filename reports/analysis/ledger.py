@@ -109,6 +109,11 @@ def shortfall(cells: pd.DataFrame) -> str:
     return "" if enough else f"{splits} {'split' if splits == 1 else 'splits'} of {shown}"
 
 
+def survivors(ours: pd.Series) -> str:
+    """How many splits have a score, where those are too few for a verdict; empty where they are enough."""
+    return f"only {int(ours['splits'])} splits ended well" if ours["splits"] < FEWEST_SPLITS else ""
+
+
 def other_splits(cells: pd.DataFrame) -> str:
     """The schemes of our splits where they are not the published 80/20; empty where they are."""
     schemes = sorted(set(cells["scheme"]))
@@ -172,8 +177,8 @@ def _score_line(
         verdict, why = "not comparable", scarce
     elif math.isnan(mean):
         verdict, why = "worse", f"all {int(ours['failed'])} cells failed"
-    elif ours["splits"] < FEWEST_SPLITS:
-        verdict, why = "not comparable", f"only {int(ours['splits'])} splits ended well"
+    elif few := survivors(ours):
+        verdict, why = "not comparable", few
     else:
         verdict, why = compare(row, ours)
         why += _circumstances(ours, own)
@@ -191,20 +196,14 @@ def compare(row: Mapping[str, Any], ours: pd.Series) -> tuple[str, str]:
     gain = sign * (float(ours["mean"]) - row["mean"])
     if math.isnan(row["spread"]) or int(ours["splits"]) < 2:
         return "not comparable", "a spread is missing"
-    p_value = _welch(gain, float(ours["standard_deviation"]), int(ours["splits"]), row["spread"], row.get("num_splits", NUM_PUBLISHED_SPLITS))
+    own, printed = float(ours["standard_deviation"]), row["spread"]
+    if own == printed == 0:
+        p_value = 1.0 if gain == 0 else 0.0
+    else:
+        numbers = int(ours["splits"]), row.get("num_splits", NUM_PUBLISHED_SPLITS)
+        p_value = float(stats.ttest_ind_from_stats(gain, own, numbers[0], 0.0, printed, numbers[1], equal_var=False).pvalue)
     verdict = "reproduced" if p_value > LEVEL_OF_TEST else "better" if gain > 0 else "worse"
     return verdict, f"{'better' if gain >= 0 else 'worse'} by {number(abs(gain), 3)}, p {p_text(p_value)}"
-
-
-def _welch(difference: float, own_spread: float, num_own: int, other_spread: float, num_others: int) -> float:
-    """Two-sided p-value of a difference of two means, each with its standard deviation and number; spreads may differ."""
-    spreads = np.array([own_spread, other_spread])
-    numbers = np.array([num_own, num_others], dtype=float)
-    variances = np.where(numbers > 1, spreads, 0.0) ** 2 / numbers
-    if not variances.sum() > 0:
-        return 1.0 if difference == 0 else 0.0
-    freedom = variances.sum() ** 2 / (variances**2 / np.maximum(numbers - 1, 1)).sum()
-    return float(2 * stats.t.sf(abs(difference) / math.sqrt(variances.sum()), freedom))
 
 
 def _circumstances(ours: pd.Series, cells: pd.DataFrame) -> str:

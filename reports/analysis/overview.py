@@ -76,9 +76,14 @@ class Overview:
         return costs(self.results)
 
     @cached_property
+    def wide(self) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
+        """Per metric the final scores, blocks x entries, and where there is an outcome."""
+        return {key: ranking.wide(self.results.table(key)) for key in self.results.metrics}
+
+    @cached_property
     def summaries(self) -> dict[str, pd.DataFrame]:
         """Per metric, data set and entry: mean, standard deviation, standard error, failures. Every finished cell counts."""
-        return {key: summarise(self.results, key) for key in self.results.metrics}
+        return {key: ranking.summary(values, values.get(ranking.CONSTANT), known) for key, (values, known) in self.wide.items()}
 
     @cached_property
     def scores(self) -> dict[str, dict[tuple[str, str], dict[str, float]]]:
@@ -213,13 +218,6 @@ def failure_rule(constant_was_run: bool) -> str:
         "a failed cell ranks last; `constant` was not run, so means are over the other splits and the entry ranks "
         "last among the means of that data set."
     )
-
-
-def summarise(results: Results, metric: str) -> pd.DataFrame:
-    values, known = ranking.wide(results.table(metric))
-    constant = values[ranking.CONSTANT] if ranking.CONSTANT in values.columns else None
-    summary: pd.DataFrame = ranking.summary(values, constant, known)
-    return summary
 
 
 def costs(results: Results) -> pd.DataFrame:

@@ -7,6 +7,8 @@ import pandas as pd
 from fsibench.reports.analysis import ranking, statistics
 from fsibench.reports.analysis.overview import Overview
 
+NOTHING_TESTED = pd.DataFrame(columns=["a", "b", "difference", "standard_error", "splits", "dataset", "p_value", "p_holm", "detectable"])
+
 
 def pairwise(overview: Overview, key: str) -> pd.DataFrame:
     """Corrected paired tests on every data set, all pairs of ranked entries; Holm's adjustment is within a data set."""
@@ -15,7 +17,7 @@ def pairwise(overview: Overview, key: str) -> pd.DataFrame:
         table = statistics.paired_differences(values, overview.test_to_train[str(dataset)])
         tables.append(table[table["splits"] > 0].assign(dataset=dataset))
     if not tables:
-        return pd.DataFrame(columns=["a", "b", "difference", "standard_error", "splits", "dataset", "p_value", "p_holm", "detectable"])
+        return NOTHING_TESTED
     tested: pd.DataFrame = statistics.with_p_values(pd.concat(tables, ignore_index=True), families="dataset")
     return tested
 
@@ -23,9 +25,8 @@ def pairwise(overview: Overview, key: str) -> pd.DataFrame:
 def split_scores(overview: Overview, key: str, entries: list[str] | None = None) -> pd.DataFrame:
     """Data set and split x entries (default: the ranked ones), seeds averaged: also splits that not all of them have, for pairs that do."""
     entries = overview.blocks[key].entries if entries is None else entries
-    values, known = ranking.wide(overview.results.table(key))
-    constant = values[ranking.CONSTANT] if ranking.CONSTANT in values.columns else None
-    scores = ranking.impute(values[entries], constant).where(known[entries])
+    values, known = overview.wide[key]
+    scores = ranking.impute(values[entries], values.get(ranking.CONSTANT)).where(known[entries])
     return scores.groupby(level=["dataset", "split"], observed=True).mean()
 
 

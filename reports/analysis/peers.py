@@ -18,7 +18,7 @@ import pandas as pd
 
 from fsibench.metrics import known
 from fsibench.options import parse_entry
-from fsibench.reports.analysis.ledger import FEWEST_SPLITS, Line, compare, shortfall
+from fsibench.reports.analysis.ledger import Line, compare, shortfall, survivors
 from fsibench.reports.analysis.overview import Overview
 from fsibench.reports.analysis.results import Results
 from fsibench.reports.numbers import with_error
@@ -91,8 +91,8 @@ def _verdict(row: Mapping[str, Any], ours: pd.Series | None, cells: pd.DataFrame
         return UNNAMED, "our entry does not claim to reproduce this column"
     if math.isnan(float(ours["mean"])):
         return "worse", f"all {int(ours['failed'])} cells failed"
-    if ours["splits"] < FEWEST_SPLITS:
-        return "not comparable", f"only {int(ours['splits'])} splits ended well"
+    if few := survivors(ours):
+        return "not comparable", few
     spread = row["spread"] * (math.sqrt(row["num_splits"]) if row["spread_is"] == "se" else 1.0)
     verdict, why = compare({**row, "metric": metric, "spread": spread}, ours)
     return verdict, why

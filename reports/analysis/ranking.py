@@ -38,6 +38,12 @@ class Blocks:
         return list(self.values.columns)
 
     @property
+    def splits(self) -> pd.Series:
+        """Number of splits of each data set."""
+        found: pd.Series = self.values.reset_index().groupby("dataset", observed=True)["split"].nunique()
+        return found
+
+    @property
     def datasets(self) -> list[str]:
         return sorted(self.values.index.get_level_values("dataset").unique())
 

@@ -58,10 +58,10 @@ def correlations(means: pd.DataFrame, seed: int = 1) -> list[Correlation]:
     Problems and entries are resampled, both are a choice among many: problems that have the same entries get the same draws of them.
     """
     found = []
+    problems = [part for _, part in means.astype({"entry": str}).sort_values("entry").set_index("entry").groupby("dataset", observed=True)]
     for distance in DISTANCES:
         for score in SCORES:
-            by_entry = means.astype({"entry": str}).sort_values("entry").set_index("entry")
-            wide = [part[[f"truth_{distance}", score]].dropna() for _, part in by_entry.groupby("dataset", observed=True)]
+            wide = [part[[f"truth_{distance}", score]].dropna() for part in problems]
             wide = [part for part in wide if len(part) >= 4]
             if wide:
                 found.append(_correlation(distance, score, wide, seed))

@@ -232,7 +232,8 @@ class Method(abc.ABC):
     is shown beside its column and gets no verdict. Where these depend on options, a method overrides
     `published_column` and `departure`. `presets` are named sets of option values: `sip[preset=paper]`.
     `search` names the options that `fsibench tune` may change, each with a range or a tuple of choices: what the paper leaves
-    open, weights and priors of its objective among them, and not what makes it another objective. `max_rows` is the largest training set the method is meant for; a plan leaves it out of larger ones and says so.
+    open, weights and priors of its objective among them, and not what makes it another objective. `max_rows` is the largest
+    training set the method is meant for; a plan leaves it out of larger ones and says so.
     `requires` names modules of optional packages; without them a plan leaves the method out and says so, and with
     them they are imported before the clock starts. `waivers` names contract checks that do not apply, each with a
     reason, which `fsibench check` prints: {"different_seeds_differ": "exact: nothing is random"}.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -13,18 +11,10 @@ import torch
 
 from fsibench.blocks.adversarial import Moments
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "gradient_study.py"
-
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gradient_study", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["gradient_study"] = module
-    spec.loader.exec_module(module)
-    return module
+def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("gradient_study")
 
 
 def test_the_gradient_by_moments_is_the_derivative(script: ModuleType) -> None:

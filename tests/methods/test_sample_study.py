@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -12,18 +10,10 @@ import pytest
 from fsibench.data import prepare
 from fsibench.registry import dataset
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "sample_study.py"
-
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("sample_study", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sample_study"] = module
-    spec.loader.exec_module(module)
-    return module
+def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("sample_study")
 
 
 def test_predictions_from_one_fit_scatter_less_with_more_draws(script: ModuleType) -> None:
